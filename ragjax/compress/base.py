@@ -1,0 +1,119 @@
+"""The contract of every compressor: examples and a budget in, units with a status out.
+
+A compressor is built with the tokenizer of the generator that will read its output, because every length in this
+room is counted in the generator's tokens.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from ragjax.data.records import Document, Example
+
+STATUSES = ("ok", "short_input", "too_small", "empty", "length")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A piece of compressed evidence.
+
+    `sources` are the ids of the sentences it declares to come from, None where the family declares none. `spans` are
+    (document, start, end) character offsets into the originals, for families that copy.
+    """
+
+    text: str
+    sources: tuple[str, ...] | None = None
+    spans: tuple[tuple[int, int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long the evidence may be: a fraction of the documents' tokens, or a number of tokens. Exactly one is set."""
+
+    fraction: float | None = None
+    tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.fraction is None) == (self.tokens is None):
+            raise ValueError(f"a budget is a fraction or a number of tokens, got {self}")
+        if self.fraction is not None and not 0 < self.fraction <= 1:
+            raise ValueError(f"a budget's fraction lies in (0, 1], got {self.fraction}")
+        if self.tokens is not None and self.tokens < 1:
+            raise ValueError(f"a budget has at least 1 token, got {self.tokens}")
+
+    @classmethod
+    def of(cls, value: "Budget | float | int | None") -> "Budget | None":
+        """None stays None, an int counts tokens, a float is a fraction."""
+        if value is None or isinstance(value, Budget):
+            return value
+        return cls(tokens=value) if isinstance(value, int) else cls(fraction=value)
+
+    def resolve(self, source_tokens: int) -> int:
+        """Tokens allowed for a source of `source_tokens` tokens (floor of the fraction)."""
+        return self.tokens if self.tokens is not None else int(self.fraction * source_tokens)
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What decoded each token of one text. All arrays are [T], T the tokens of the text, unless said otherwise.
+
+    `log_probs` are those of the mixture in nats; `member_log_probs` [M, T] those of each member for the chosen token;
+    `member_argmax` [M, T] each member's own first choice; `winners` one of "compressor", "target", "both", "neither".
+    `finish_reason` is "stop", "length" or "failed(...)".
+    """
+
+    tokens: np.ndarray
+    log_probs: np.ndarray
+    member_log_probs: np.ndarray
+    member_argmax: np.ndarray
+    winners: tuple[str, ...]
+    pieces: tuple[str, ...]
+    finish_reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Compressed:
+    """One example's compressed evidence.
+
+    `requested` and `achieved` are in the generator's tokens (requested is None without a budget); `prompt_tokens`
+    those of the evidence as shown to the generator, numbers and titles included; `source_tokens` those of the
+    documents joined by newlines. `status` is one of `STATUSES` or "failed(reason)". `dropped_documents` counts the
+    documents left out of an over-long prompt.
+    """
+
+    units: tuple[Unit, ...]
+    requested: int | None
+    achieved: int
+    prompt_tokens: int
+    source_tokens: int
+    status: str
+    trace: Trace | None = None
+    dropped_documents: int = 0
+    notes: tuple[str, ...] = field(default_factory=tuple)
+
+    @property
+    def text(self) -> str:
+        """The unit texts joined by newlines: what `achieved` counts."""
+        return "\n".join(unit.text for unit in self.units)
+
+
+class Compressor(Protocol):
+    """What every family offers."""
+
+    def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
+        """Compress each example's documents; the result's order is the examples'."""
+        ...
+
+
+def as_document(value: "str | dict | Document") -> Document:
+    """A str is a text without a title; a dict has `text` and may have `title`."""
+    if isinstance(value, Document):
+        return value
+    if isinstance(value, str):
+        return Document(text=value)
+    unknown = set(value) - {"title", "text", "id", "score"}
+    if "text" not in value or unknown:
+        raise ValueError(f"a document is a str or has the fields title and text, got {sorted(value)}")
+    return Document(**{"title": "", **value})

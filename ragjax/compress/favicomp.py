@@ -1,0 +1,254 @@
+"""FaviComp: evidence that the target model is familiar with (section 3 of the paper).
+
+Two chats are decoded in lock-step into one text. The compressor sees the question and the documents, the target the
+question alone; each token is the best of
+
+    alpha * log P_target(v | question, text so far) + (1 - alpha) * log P_compressor(v | question, documents, text so far)
+
+alpha 0 is zero-shot summarisation (the target is not run), alpha 1 generated context (the compressor is not run).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ragjax.compress.base import Budget, Compressed, Trace, Unit, as_document
+from ragjax.compress.cut import cut_to_budget, source_length
+from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, number_documents
+from ragjax.data.records import Document, Example
+from ragjax.decode.engine import Execution, Progress, Sampling, Voice, decode_prompts
+from ragjax.decode.prompt import Prompt, build_prompt, count_tokens, decode_pieces
+from ragjax.decode.sampling import check_knobs
+from ragjax.decode.state import Decoded
+from ragjax.decode.text import raise_failed
+
+OVERFLOW = ("drop_docs", "error")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FaviComp:
+    """A compressor of two models; either may be None where alpha leaves it out.
+
+    Args:
+      compressor: the `LanguageModel` that reads the documents.
+      target: the `LanguageModel` the evidence is meant for; it must share the compressor's vocabulary.
+      alpha: the target's share, in [0, 1].
+      max_new: the most tokens of a text.
+      mix: "geometric" (the paper's) or "arithmetic".
+      prompt_format: "chat", or "plain" for models without a chat template.
+      tokenizer: the generator's, in which lengths are counted; default the target's, else the compressor's.
+      on_overflow: what happens to a prompt too long for its model: "drop_docs" leaves out whole documents from the
+        end and counts them, "error" raises.
+      admit_added: admit a pair whose tokenizers differ in added tokens; those ids are never emitted.
+      strict: raise on non-finite logits instead of ending that example as failed.
+    """
+
+    compressor: Any = None
+    target: Any = None
+    alpha: float = 0.5
+    max_new: int = 128
+    mix: str = "geometric"
+    prompt_format: str = "chat"
+    prompts: PromptSet = DEFAULT_PROMPTS
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    repetition_penalty: float = 1.0
+    penalty_scope: str = "prompt"
+    seed: int | None = 0
+    batch: int = 8
+    tokenizer: Any = None
+    on_overflow: str = "drop_docs"
+    admit_added: bool = False
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        check_knobs(self.temperature, self.top_k, self.top_p, self.repetition_penalty, self.alpha)
+        if self.on_overflow not in OVERFLOW:
+            raise ValueError(f"on_overflow is one of {OVERFLOW}, got {self.on_overflow!r}")
+        if self.compressor is None and self.target is None:
+            raise ValueError("FaviComp needs a compressor, a target, or both")
+
+    def __call__(self, question: Any, documents: Any, budget: Budget | float | int | None = None) -> Any:
+        """Compress one question's documents, or lists of both as one batch.
+
+        A document is a str or `{title, text}`. `budget` is a fraction of the documents (float), a number of tokens
+        (int) or a `Budget`. Returns a `Compressed`, or a list of them.
+        """
+        single = isinstance(question, str)
+        questions, lists = ([question], [documents]) if single else (list(question), list(documents))
+        if len(questions) != len(lists):
+            raise ValueError(f"{len(questions)} questions need as many lists of documents, got {len(lists)}")
+        examples = [
+            Example(id=f"{n}", question=q, documents=tuple(map(as_document, docs)))
+            for n, (q, docs) in enumerate(zip(questions, lists, strict=True))
+        ]
+        found = self.compress(examples, Budget.of(budget))
+        return found[0] if single else found
+
+    def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
+        """Compress each example's documents at this compressor's alpha, in batches."""
+        return self.compress_alphas(examples, (self.alpha,), budget)[0]
+
+    def compress_alphas(
+        self,
+        examples: Sequence[Example],
+        alphas: Sequence[float],
+        budget: Budget | None = None,
+        progress: Progress | None = None,
+    ) -> list[list[Compressed]]:
+        """Compress at several alphas over one prompt cache: result[alpha][example].
+
+        Each alpha's texts are those of a run of its own.
+        """
+        for alpha in alphas:
+            check_knobs(self.temperature, self.top_k, self.top_p, self.repetition_penalty, alpha)
+        self._check_models(alphas)
+        settled = [self._without_decoding(e, budget) if min(alphas) < 1 else None for e in examples]
+        rest = [i for i, done in enumerate(settled) if done is None]
+        rows: list[list[Compressed]] = [[done] * len(alphas) for done in settled]
+        for i, row in zip(rest, self._run([examples[i] for i in rest], alphas, budget, progress), strict=True):
+            rows[i] = row
+        # What alpha 1 writes does not depend on the documents: it is decoded where the other alphas need no model.
+        alone = [i for i, done in enumerate(settled) if done is not None] if max(alphas) == 1 else []
+        for i, (own,) in zip(alone, self._run([examples[i] for i in alone], (1.0,), budget, progress), strict=True):
+            rows[i] = [own if alpha == 1 else done for alpha, done in zip(alphas, rows[i], strict=True)]
+        return [[row[n] for row in rows] for n in range(len(alphas))]
+
+    def _check_models(self, alphas: Sequence[float]) -> None:
+        if self.compressor is None and min(alphas) < 1:
+            raise ValueError(f"alpha {min(alphas)} needs a compressor")
+        if self.target is None and max(alphas) > 0:
+            raise ValueError(f"alpha {max(alphas)} needs a target")
+
+    @property
+    def _counter(self) -> Any:
+        """The tokenizer that lengths are counted with."""
+        return self.tokenizer or (self.target or self.compressor).tokenizer
+
+    def _without_decoding(self, example: Example, budget: Budget | None) -> Compressed | None:
+        """The result that needs no model: no documents, or documents that fit the budget whole."""
+        if not example.documents:
+            return Compressed((), budget.resolve(0) if budget else None, 0, 0, 0, "empty")
+        source = source_length(self._counter, example.documents)
+        if budget is None or source > budget.resolve(source):
+            return None
+        whole = tuple(Unit(d.text, spans=((n, 0, len(d.text)),)) for n, d in enumerate(example.documents))
+        return Compressed(whole, budget.resolve(source), source, source, source, "short_input")
+
+    def _run(
+        self, examples: Sequence[Example], alphas: Sequence[float], budget: Budget | None, progress: Progress | None
+    ) -> list[list[Compressed]]:
+        """Decode every example at every alpha: result[example][alpha]."""
+        if not examples:
+            return []
+        built = [self._build(example, alphas) for example in examples]
+        rows = self._decode(examples, built, alphas, progress)
+        return [
+            [self._compressed(e, b, row, alpha, budget) for row, alpha in zip(candidates, alphas, strict=True)]
+            for e, b, candidates in zip(examples, built, rows, strict=True)
+        ]
+
+    def _build(self, example: Example, alphas: Sequence[float]) -> "_Prepared":
+        compression = context = None
+        dropped = 0
+        if min(alphas) < 1:
+            compression, dropped = self._compression_prompt(example)
+        if max(alphas) > 0:
+            context = self._prompt(self.target, "context", {"question": example.question})
+        return _Prepared(compression, context, dropped)
+
+    def _compression_prompt(self, example: Example) -> tuple[Prompt, int]:
+        documents: tuple[Document, ...] = example.documents
+        limit = self.compressor.config.max_positions - self.max_new
+        while True:
+            data = {"question": example.question, "documents": number_documents(documents)}
+            prompt = self._prompt(self.compressor, "compress", data)
+            fits = len(prompt.ids) <= limit
+            if fits or not documents or self.on_overflow == "error":
+                break
+            documents = documents[:-1]
+        if not fits or not documents:
+            raise ValueError(
+                f"example {example.id!r}: {len(prompt.ids)} prompt tokens and {self.max_new} new ones exceed the "
+                f"{self.compressor.config.max_positions} positions of {self.compressor.name}"
+            )
+        return prompt, len(example.documents) - len(documents)
+
+    def _prompt(self, model: Any, role: str, data: dict[str, str]) -> Prompt:
+        system, user = getattr(self.prompts, f"{role}_system"), getattr(self.prompts, f"{role}_user")
+        return build_prompt(model.tokenizer, system, user, data, prompt_format=self.prompt_format)
+
+    def _decode(
+        self,
+        examples: Sequence[Example],
+        built: Sequence["_Prepared"],
+        alphas: Sequence[float],
+        progress: Progress | None,
+    ) -> list[list[Decoded]]:
+        voices = []
+        if min(alphas) < 1:
+            voices.append(Voice(self.compressor, [b.compression for b in built]))
+        if max(alphas) > 0:
+            voices.append(Voice(self.target, [b.context for b in built]))
+        shares = tuple((1.0 - a, a) if len(voices) == 2 else (1.0,) for a in alphas)
+        settings = (self.temperature, self.top_k, self.top_p, self.repetition_penalty, self.seed, self.penalty_scope)
+        result = decode_prompts(
+            voices,
+            max_new=self.max_new,
+            weights=shares,
+            ids=[e.id for e in examples],
+            sampling=Sampling(*settings),
+            mix=self.mix,
+            admit_added=self.admit_added,
+            execution=Execution(batch=self.batch, progress=progress),
+        )
+        if self.strict:
+            raise_failed([row for rows in result.rows for row in rows])
+        return result.rows
+
+    def _compressed(
+        self, example: Example, prepared: "_Prepared", row: Decoded, alpha: float, budget: Budget | None
+    ) -> Compressed:
+        trace = _trace(row, alpha, (self.compressor or self.target).tokenizer)
+        source = source_length(self._counter, example.documents)
+        requested = budget.resolve(source) if budget else None
+        text, status = "".join(trace.pieces).strip(), "ok"
+        if requested is not None:
+            text, status = cut_to_budget(self._counter, text, requested)
+        if row.finish_reason == "length" and status == "ok":
+            status = "length"
+        if row.finish_reason.startswith("failed"):
+            text, status = "", row.finish_reason
+        elif not text and status == "ok":
+            status = "empty"
+        achieved = count_tokens(self._counter, text)
+        units = (Unit(text),) if text else ()
+        notes = (prepared.compression or prepared.context).notes
+        return Compressed(
+            units, requested, achieved, achieved, source, status, trace, prepared.dropped_documents, notes
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Prepared:
+    """The prompts of one example, each None where alpha leaves its model out."""
+
+    compression: Prompt | None
+    context: Prompt | None
+    dropped_documents: int
+
+
+def _trace(row: Decoded, alpha: float, tokenizer: Any) -> Trace:
+    """The trace of a row. At alpha 0 and 1 it is that of the one model alone, however the row was run."""
+    log_probs, argmax = row.member_log_probs, row.member_argmax
+    if alpha in (0, 1):
+        keep = slice(0, 1) if alpha == 0 else slice(-1, None)
+        winners = ("compressor" if alpha == 0 else "target",) * len(row.tokens)
+        log_probs, argmax = log_probs[keep], argmax[keep]
+    else:
+        mine, theirs = (row.tokens == choice for choice in argmax)
+        names = {(True, True): "both", (True, False): "compressor", (False, True): "target"}
+        winners = tuple(names.get((bool(a), bool(b)), "neither") for a, b in zip(mine, theirs, strict=True))
+    pieces = decode_pieces(tokenizer, row.tokens)
+    return Trace(row.tokens, row.log_probs, log_probs, argmax, winners, pieces, row.finish_reason)

@@ -1,0 +1,73 @@
+"""Every prompt text of the compressors and the reader, in our own words, versioned.
+
+A template holds `{name}` for each piece of data. To use other words, such as a paper's own, write the fields you want
+to change into a TOML file and read it with `read_prompts`.
+"""
+
+import dataclasses
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+
+from etils import epath
+
+from ragjax.data.records import Document
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """The texts of one study. `version` is stored with every result.
+
+    The compression chat sees the question and the documents, the context chat the question alone (FaviComp, section
+    3). The reader's templates differ in what comes first; without a context it gets `read_alone`.
+    """
+
+    version: str = "ragjax-1"
+    compress_system: str = (
+        "You are an expert at condensing evidence. You are given a question and numbered documents. Write one short "
+        "passage that keeps everything in the documents that helps to answer the question, and nothing else. "
+        "Do not mention the documents. Reply with the passage only."
+    )
+    compress_user: str = "Question: {question}\n\nDocuments:\n{documents}\n\nPassage:"
+    context_system: str = (
+        "You are an expert writer of background passages. You are given a question. Write one short passage with the "
+        "facts that help to answer the question. Reply with the passage only."
+    )
+    context_user: str = "Question: {question}\n\nPassage:"
+    read_system: str = (
+        "You answer questions. Use the context where it helps. Reply with the answer only, in a few words, "
+        "not in a sentence."
+    )
+    read_question_first: str = "Question: {question}\n\nContext: {context}\n\nAnswer:"
+    read_context_first: str = "Context: {context}\n\nQuestion: {question}\n\nAnswer:"
+    read_alone: str = "Question: {question}\n\nAnswer:"
+
+
+DEFAULT_PROMPTS = PromptSet()
+
+
+def read_prompts(path: str | PathLike) -> PromptSet:
+    """A prompt set from a TOML file; fields it leaves out keep their default, `version` must be given.
+
+    Raises:
+      ValueError: for an unknown field, a field that is not a text, or a missing version.
+    """
+    found = tomllib.loads(epath.Path(path).read_text())
+    known = {f.name for f in dataclasses.fields(PromptSet)}
+    if unknown := sorted(set(found) - known):
+        raise ValueError(f"{path}: unknown prompt field {unknown[0]!r}; there are {sorted(known)}")
+    if wrong := sorted(name for name, text in found.items() if not isinstance(text, str)):
+        raise ValueError(f"{path}: the prompt field {wrong[0]!r} is not a text")
+    if "version" not in found:
+        raise ValueError(f"{path}: give the prompts a version of their own")
+    return PromptSet(**found)
+
+
+def number_documents(documents: Sequence[Document]) -> str:
+    """Documents as a prompt shows them: numbered from 1, the title before the text where there is one."""
+    lines = []
+    for number, document in enumerate(documents, start=1):
+        title = f"{document.title}: " if document.title else ""
+        lines.append(f"[{number}] {title}{document.text}")
+    return "\n".join(lines)

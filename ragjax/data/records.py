@@ -1,0 +1,41 @@
+"""One record for every question: what the adapters make and the rest of the library reads. Knows no model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class DataError(ValueError):
+    """A file, row or field that cannot be read as asked; the message names it."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """A retrieved passage. `sentences`, where a source gives them, join to `text` up to white space.
+
+    `meta` holds every other field of the source's document, untouched.
+    """
+
+    text: str
+    title: str = ""
+    id: str | None = None
+    score: float | None = None
+    sentences: tuple[str, ...] | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Example:
+    """A question with its golds and its retrieved documents, best first.
+
+    `answers` is empty where the source has no gold: the example is answered, never scored.
+    `meta` holds every other column of the source row, untouched. `skipped_documents` are the positions, in the
+    source's list, of documents without a text: they are not in `documents`, so an index found in `meta` counts them.
+    """
+
+    id: str
+    question: str
+    answers: tuple[str, ...] = ()
+    documents: tuple[Document, ...] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    skipped_documents: tuple[int, ...] = ()

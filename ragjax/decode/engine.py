@@ -1,0 +1,310 @@
+"""From many prompts to many decoded rows: the host's side of every decode.
+
+`decode_prompts` sorts the prompts into batches, prefills each member's, decodes all candidates of a batch over one
+prompt cache, and puts the results back in order. `score_prompts` is the same without the decode. Everything above
+(generation, FaviComp, the reader) is a few lines over these two.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import numpy as np
+import xxhash
+
+from ragjax.decode import loop
+from ragjax.decode.buckets import Batch, left_pad, plan_batches
+from ragjax.decode.ensemble import MIXES, SharedVocabulary, share_vocabulary
+from ragjax.decode.prompt import Prompt
+from ragjax.decode.sampling import check_knobs
+from ragjax.decode.score import Score, score_span
+from ragjax.decode.state import Decoded, Knobs, Member, Plan
+from ragjax.models import decoder
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a token is chosen. Temperature 0 is greedy, top_k 0 and top_p 1 are off, penalty 1 is off.
+
+    `seed=None` draws a seed from the system. `penalty_scope` says what the repetition penalty applies to: "prompt",
+    the prompt and what was generated (as transformers), or "generated" alone.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    repetition_penalty: float = 1.0
+    seed: int | None = 0
+    penalty_scope: str = "prompt"
+
+    def __post_init__(self) -> None:
+        check_knobs(self.temperature, self.top_k, self.top_p, self.repetition_penalty)
+        if self.penalty_scope not in ("prompt", "generated"):
+            raise ValueError(f'penalty_scope is "prompt" or "generated", got {self.penalty_scope!r}')
+
+    def seeded(self) -> "Sampling":
+        """With the seed settled: None becomes one drawn from the system."""
+        return self if self.seed is not None else replace(self, seed=int.from_bytes(os.urandom(4), "little"))
+
+
+GREEDY = Sampling()
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a decode runs; nothing here changes its result (in float32).
+
+    `compaction=None` is on for one CPU device and off elsewhere. `share_weights=False` runs members with the same
+    weights one by one, to check the stacked forward against.
+    """
+
+    batch: int = 8
+    compaction: bool | None = None
+    share_weights: bool = True
+    progress: Progress | None = None
+
+    def compacts(self) -> bool:
+        """Whether finished examples leave the batch."""
+        if self.compaction is not None:
+            return self.compaction
+        return jax.default_backend() == "cpu" and jax.device_count() == 1
+
+
+@dataclass
+class DecodeStats:
+    """What a decode cost: steps of the loop (all batches), and prompt tokens with padding over real ones."""
+
+    steps: int = 0
+    padded_tokens: int = 0
+    real_tokens: int = 0
+
+    @property
+    def padding_ratio(self) -> float:
+        """Padded over real prompt tokens."""
+        return self.padded_tokens / max(self.real_tokens, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class DecodeResult:
+    """`rows[example][candidate]`; `scores[example]` of the span asked for, else None; the seed really used."""
+
+    rows: list[list[Decoded]]
+    scores: list[Score | None]
+    seed: int
+    stats: DecodeStats = field(default_factory=DecodeStats)
+
+
+@dataclass(frozen=True, eq=False)
+class Voice:
+    """A member of a decode before it runs: a model and its prompt for each example."""
+
+    model: Any
+    prompts: Sequence[Prompt]
+
+
+def row_ids(names: Sequence[str]) -> np.ndarray:
+    """The 32-bit hash of each example's id, [B] uint32: what its random stream is keyed by."""
+    return np.array([xxhash.xxh32_intdigest(name.encode("utf-8", "surrogatepass")) for name in names], np.uint32)
+
+
+def content_ids(contents: Sequence[str]) -> list[str]:
+    """Ids for examples that have none: the content, and which of the equal contents this is."""
+    seen: dict[str, int] = {}
+    ids = []
+    for content in contents:
+        seen[content] = seen.get(content, -1) + 1
+        ids.append(f"{seen[content]}:{content}")
+    return ids
+
+
+def decode_prompts(
+    voices: Sequence[Voice],
+    *,
+    max_new: int,
+    weights: Sequence[Sequence[float]] = ((1.0,),),
+    ids: Sequence[str] | None = None,
+    sampling: Sampling = GREEDY,
+    mix: str = "geometric",
+    score: str | None = None,
+    admit_added: bool = False,
+    execution: Execution = Execution(),
+) -> DecodeResult:
+    """Decode every example's prompts with all members in lock-step.
+
+    Args:
+      voices: the members; prompt i of each belongs to example i.
+      max_new: the most tokens a row may have.
+      weights: [C][M], each candidate's shares of the members; each sums to 1. Candidates share the prompts' caches.
+      ids: the examples' ids, for their random streams; default: the first member's prompt and its occurrence.
+      mix: "geometric" or "arithmetic".
+      score: the name of a data piece of the first member's prompts whose NLL is read off the prefill.
+      admit_added: see `share_vocabulary`.
+
+    Raises:
+      ValueError: for a token outside a model's vocabulary, a prompt too long for its model, or bad settings.
+      VocabularyMismatch: for members that do not share a vocabulary.
+    """
+    _check_job(voices, max_new, weights, mix)
+    sampling = sampling.seeded()
+    vocabulary = share_vocabulary([v.model for v in voices], admit_added=admit_added)
+    names = content_ids([p.text for p in voices[0].prompts]) if ids is None else ids
+    layout = plan_batches([[len(v.prompts[i].ids) for v in voices] for i in range(len(names))], execution.batch)
+    job = _Job(voices, max_new, weights, row_ids(names), sampling, mix, score, vocabulary, execution)
+    result = DecodeResult([[] for _ in names], [None for _ in names], sampling.seed)
+    result.stats.padded_tokens, result.stats.real_tokens = layout.padded_tokens, layout.real_tokens
+    for batch in layout.batches:
+        _decode_batch(job, batch, result)
+        if execution.progress:
+            execution.progress(len(batch.indices))
+    return result
+
+
+def score_prompts(model: Any, prompts: Sequence[Prompt], piece: str, *, execution: Execution = Execution()) -> list:
+    """The `Score` of one data piece of each prompt under the model, given everything before it in the prompt."""
+    _check_prompts(Voice(model, prompts), 0)
+    scores: list[Score | None] = [None] * len(prompts)
+    for batch in plan_batches([[len(p.ids)] for p in prompts], execution.batch).batches:
+        _, found = _prefill(Voice(model, prompts), batch, batch.lengths[0], model.vocab_width, piece)
+        for index, value in zip(batch.indices, found, strict=True):
+            scores[index] = value
+        if execution.progress:
+            execution.progress(len(batch.indices))
+    return scores
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    voices: Sequence[Voice]
+    max_new: int
+    weights: Sequence[Sequence[float]]
+    ids: np.ndarray
+    sampling: Sampling
+    mix: str
+    score: str | None
+    vocabulary: SharedVocabulary
+    execution: Execution
+
+
+def _check_job(voices: Sequence[Voice], max_new: int, weights: Sequence[Sequence[float]], mix: str) -> None:
+    if max_new < 1:
+        raise ValueError(f"max_new counts new tokens and is at least 1, got {max_new}")
+    if mix not in MIXES:
+        raise ValueError(f"mix is one of {MIXES}, got {mix!r}")
+    for shares in weights:
+        if len(shares) != len(voices) or min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
+            raise ValueError(f"a candidate has one share a member, not negative and summing to 1, got {shares}")
+    for voice in voices:
+        if len(voice.prompts) != len(voices[0].prompts):
+            raise ValueError("every member has one prompt an example")
+        _check_prompts(voice, max_new)
+
+
+def _check_prompts(voice: Voice, max_new: int) -> None:
+    rows, limit = voice.model.config.vocab_size, voice.model.config.max_positions
+    for index, prompt in enumerate(voice.prompts):
+        # An id outside the table would read another row in JAX, not fail.
+        bad = [i for i in prompt.ids if not 0 <= i < rows]
+        if bad:
+            raise ValueError(f"row {index}: token id {bad[0]} is outside {voice.model.name}'s {rows} embeddings")
+        if not prompt.ids:
+            raise ValueError(f"row {index}: the prompt has no tokens")
+        if len(prompt.ids) + max_new > limit:
+            raise ValueError(
+                f"row {index}: {len(prompt.ids)} prompt tokens and {max_new} new ones exceed the {limit} positions "
+                f"of {voice.model.name}"
+            )
+
+
+def _decode_batch(job: _Job, batch: Batch, result: DecodeResult) -> None:
+    prefilled = []
+    for number, (voice, length) in enumerate(zip(job.voices, batch.lengths, strict=True)):
+        piece = job.score if number == 0 else None
+        filled, found = _prefill(voice, batch, length, job.vocabulary.width, piece)
+        prefilled.append(filled)
+        if piece:
+            for index, value in zip(batch.indices, found, strict=True):
+                result.scores[index] = value
+    plan, params = make_plan(job)
+    knobs = _knobs(job, batch)
+    members = tuple(Member(p.cache, _penalized_ids(p, job.sampling)) for p in prefilled)
+    state = loop.start(plan, prefilled, len(knobs.budget), knobs.budget)
+    rows, steps = loop.decode_rows(plan, params, members, knobs, state, compaction=job.execution.compacts())
+    result.stats.steps += steps
+    candidates = len(job.weights)
+    for place, index in enumerate(batch.indices):
+        result.rows[index] = rows[place * candidates : (place + 1) * candidates]
+
+
+def _penalized_ids(prefilled: loop.Prefilled, sampling: Sampling) -> Any:
+    return prefilled.seen if sampling.penalty_scope == "prompt" else np.zeros(prefilled.seen.shape, bool)
+
+
+def _prefill(voice: Voice, batch: Batch, length: int, width: int, piece: str | None) -> tuple[loop.Prefilled, list]:
+    prompts = [voice.prompts[i] for i in batch.indices]
+    tokens, valid = left_pad([p.ids for p in prompts], batch.rows, length)
+    span = None
+    if piece:
+        span = np.zeros_like(valid)
+        for row, prompt in enumerate(prompts):
+            begin, end = prompt.spans[piece]
+            offset = length - len(prompt.ids)
+            span[row, offset + begin : offset + end] = True
+    filled = loop.prefill(voice.model.params, voice.model.config, tokens, valid, span, width=width)
+    if not piece:
+        return filled, []
+    nll = np.asarray(filled.nll)
+    return filled, [
+        score_span(nll[row, length - len(p.ids) :], *p.spans[piece], p.pieces[piece]) for row, p in enumerate(prompts)
+    ]
+
+
+def make_plan(job: _Job) -> tuple[Plan, tuple]:
+    """The static part of a job's decode, and the parameters of each group of members that share them."""
+    groups: list[list[int]] = []
+    for number, voice in enumerate(job.voices):
+        same = [g for g in groups if job.voices[g[0]].model.params is voice.model.params]
+        if same and job.execution.share_weights:
+            same[0].append(number)
+        else:
+            groups.append([number])
+    leaders = [job.voices[g[0]].model for g in groups]
+    plan = Plan(
+        groups=tuple(map(tuple, groups)),
+        configs=tuple(model.config for model in leaders),
+        steps=((decoder.step, decoder.logits),) * len(groups),
+        mix=job.mix,
+        width=job.vocabulary.width,
+        chunk=min(32, max(4, job.max_new // 4)),
+        max_new=job.max_new,
+    )
+    return plan, tuple(model.params for model in leaders)
+
+
+def _knobs(job: _Job, batch: Batch) -> Knobs:
+    candidates, real = len(job.weights), len(batch.indices)
+    rows = batch.rows * candidates
+    stops = sorted({i for v in job.voices for i in v.model.stop_ids}) or [-1]
+    examples = np.zeros(batch.rows, np.uint32)
+    examples[:real] = job.ids[list(batch.indices)]
+    settings = job.sampling
+
+    def every(value: float, kind: type) -> np.ndarray:
+        return np.full(rows, value, kind)
+
+    return Knobs(
+        weights=np.tile(np.asarray(job.weights, np.float32), (batch.rows, 1)).T,
+        temperature=every(settings.temperature, np.float32),
+        top_k=every(settings.top_k, np.int32),
+        top_p=every(settings.top_p, np.float32),
+        penalty=every(settings.repetition_penalty, np.float32),
+        budget=np.repeat(np.where(np.arange(batch.rows) < real, job.max_new, 0), candidates).astype(np.int32),
+        example=np.repeat(examples, candidates),
+        candidate=np.tile(np.arange(candidates, dtype=np.int32), batch.rows),
+        seed=np.uint32(settings.seed),
+        stops=np.asarray(stops, np.int32),
+        allowed=job.vocabulary.allowed,
+    )

@@ -1,0 +1,328 @@
+"""The life of a decode: prefill each member's prompt, then step all members on one shared token.
+
+1. `prefill` reads a batch of left-padded prompts and leaves, for each member, the prompt's cache, the logits of the
+   coming token, and, when asked, the NLL of one span a row.
+2. `start` spreads the B examples over their R = B * C rows.
+3. `decode_chunk` runs a jitted `lax.scan` of `plan.chunk` steps with the state donated: choose a token from the mixed
+   logits, end the rows that are done, feed the token to every member.
+4. `decode_rows`, on the host, looks at the finish flags between chunks, stops early, and on a CPU moves the unfinished
+   examples into a smaller batch.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax import lax
+
+from ragjax.decode import sampling
+from ragjax.decode.ensemble import mix_log_probs
+from ragjax.decode.state import (
+    FAILED,
+    LENGTH,
+    RUNNING,
+    STOP,
+    Decoded,
+    DecodeState,
+    Knobs,
+    Member,
+    Plan,
+    StepOutput,
+)
+from ragjax.models import decoder
+from ragjax.models.cache import PromptCache, SuffixCache, suffix_shape
+from ragjax.models.config import DecoderConfig
+from ragjax.runtime import note_program
+from ragjax.typing import Array, Bool, Float, Int, PyTree
+
+PREFILL_TOKENS = 8192
+"""Tokens of one micro-batch of a prefill: its temporaries, not the weights, are what overflows a small chip."""
+
+SCORE_BLOCK = 128
+"""Positions whose logits exist at the same time while a span is scored."""
+
+
+@struct.dataclass
+class Prefilled:
+    """What a prompt leaves: logits [B, V] of the coming token, the cache, the ids seen, and the span's NLL [B, T].
+
+    `nll[b, t]` is -log p(token t | tokens before t) inside row b's span and 0 outside, in nats.
+    """
+
+    logits: Float[Array, "B V"]
+    cache: PromptCache
+    seen: Bool[Array, "B V"]
+    nll: Float[Array, "B T"] | None
+
+
+def prefill(
+    params: PyTree,
+    cfg: DecoderConfig,
+    tokens: Int[Array, "B T"],
+    valid: Bool[Array, "B T"],
+    span: Bool[Array, "B T"] | None = None,
+    *,
+    width: int,
+) -> Prefilled:
+    """Read a batch of left-padded prompts, in micro-batches of at most `PREFILL_TOKENS` tokens.
+
+    `span` marks the tokens whose NLL is wanted. Only the last position gets logits otherwise. A first real token has
+    nothing before it: its NLL is 0 and the caller counts it out.
+    """
+    micro = max(1, PREFILL_TOKENS // tokens.shape[1])
+    return _prefill(params, cfg, tokens, valid, span, width, micro)
+
+
+@partial(jax.jit, static_argnames=("cfg", "width", "micro"))
+def _prefill(params, cfg, tokens, valid, span, width, micro) -> Prefilled:
+    batch, length = tokens.shape
+    note_program("prefill", cfg, batch, length, span is not None)
+
+    def read(rows: tuple) -> Prefilled:
+        return _read(params, cfg, *rows, width=width)
+
+    if batch <= micro:
+        return read((tokens, valid, span))
+    size = max(n for n in range(1, micro + 1) if batch % n == 0)
+    parts = jax.tree.map(lambda x: x.reshape(batch // size, size, *x.shape[1:]), (tokens, valid, span))
+    return jax.tree.map(lambda x: x.reshape(batch, *x.shape[2:]), lax.map(read, parts))
+
+
+def _read(params, cfg, tokens, valid, span, *, width: int) -> Prefilled:
+    hidden, cache = decoder.forward(params, cfg, tokens, valid)
+    rows = jnp.arange(tokens.shape[0])[:, None]
+    seen = jnp.zeros((tokens.shape[0], width), bool).at[rows, jnp.where(valid, tokens, width)].set(True, mode="drop")
+    nll = None if span is None else span_nll(params, hidden, tokens, valid, span, width=width)
+    return Prefilled(decoder.logits(params, hidden[:, -1], width), cache, seen, nll)
+
+
+def span_nll(
+    params: PyTree,
+    hidden: Float[Array, "B T D"],
+    tokens: Int[Array, "B T"],
+    valid: Bool[Array, "B T"],
+    span: Bool[Array, "B T"],
+    *,
+    width: int,
+) -> Float[Array, "B T"]:
+    """NLL in nats of each token inside the span given all before it, 0 elsewhere, over the first `width` ids.
+
+    Blocks of positions without a token of the span are skipped at run time.
+    """
+    batch, length = tokens.shape
+    wanted = span & valid & jnp.pad(valid[:, :-1], ((0, 0), (1, 0)))
+    padded = -(-length // SCORE_BLOCK) * SCORE_BLOCK
+    before = jnp.pad(hidden[:, :-1], ((0, 0), (1, padded - length), (0, 0)))
+    targets, wanted = (jnp.pad(x, ((0, 0), (0, padded - length))) for x in (tokens, wanted))
+
+    def block(start: Array) -> Array:
+        h, y, w = (lax.dynamic_slice_in_dim(x, start, SCORE_BLOCK, axis=1) for x in (before, targets, wanted))
+
+        def score() -> Array:
+            scores = decoder.logits(params, h, width)
+            chosen = jnp.take_along_axis(scores, y[..., None], axis=-1)[..., 0]
+            return jnp.where(w, jax.nn.logsumexp(scores, axis=-1) - chosen, 0.0)
+
+        return lax.cond(jnp.any(w), score, lambda: jnp.zeros(y.shape, jnp.float32))
+
+    blocks = lax.map(block, jnp.arange(0, padded, SCORE_BLOCK))
+    return blocks.swapaxes(0, 1).reshape(batch, padded)[:, :length]
+
+
+def start(plan: Plan, prefilled: Sequence[Prefilled], rows: int, budget: np.ndarray) -> DecodeState:
+    """The state before the first token: the members' logits spread over R rows, empty suffixes.
+
+    A row whose budget is 0 (a dummy that fills the batch) is finished from the start.
+    """
+    logits = jnp.stack([p.logits for p in prefilled])
+    each = rows // logits.shape[1]
+    dtype = prefilled[0].cache.keys[0].dtype
+    suffixes: list[SuffixCache | None] = [None] * len(prefilled)
+    for cfg, group in zip(plan.configs, plan.groups, strict=True):
+        shape = suffix_shape(cfg, rows, plan.max_new)
+        for member in group:
+            empty = [tuple(jnp.zeros(shape, dtype) for _ in range(cfg.num_layers)) for _ in range(2)]
+            suffixes[member] = SuffixCache(*empty)
+    return DecodeState(
+        logits=jnp.repeat(logits, each, axis=1) if each > 1 else logits,
+        suffixes=tuple(suffixes),
+        generated=np.zeros((rows, plan.width), bool),
+        count=np.zeros(rows, np.int32),
+        finish=np.where(budget > 0, RUNNING, LENGTH).astype(np.int32),
+        cursor=np.int32(0),
+    )
+
+
+def choose(
+    plan: Plan, knobs: Knobs, logits: Float[Array, "M R V"], seen: Bool[Array, "M R V"], count: Int[Array, " R"]
+) -> tuple[StepOutput, Bool[Array, " R"]]:
+    """One token a row from the members' raw logits, and which rows have only finite distributions.
+
+    The repetition penalty applies to each member's raw float32 logits, before log-softmax; then mix, temperature,
+    top-k, top-p. Filters and draws run only when some row samples.
+    """
+    penalized = lax.cond(
+        jnp.any(knobs.penalty != 1), lambda: sampling.penalize(logits, seen, knobs.penalty), lambda: logits
+    )
+    normalizer = jax.nn.logsumexp(penalized, axis=-1, keepdims=True)
+    log_probs = penalized - normalizer
+    scores = mix_log_probs(log_probs, knobs.weights, knobs.allowed, plan.mix)
+
+    def draw() -> Array:
+        keys = sampling.row_keys(knobs.seed, knobs.example, knobs.candidate, count)
+        return sampling.sample(scores, keys, knobs.temperature, knobs.top_k, knobs.top_p)
+
+    def best() -> Array:
+        return jnp.argmax(scores, axis=-1).astype(jnp.int32)
+
+    token = lax.cond(jnp.any(knobs.temperature > 0), draw, best)
+    total = jax.nn.logsumexp(scores, axis=-1)
+    picked = partial(jnp.take_along_axis, indices=token[:, None], axis=-1)
+    own = jnp.take_along_axis(log_probs, jnp.broadcast_to(token, log_probs.shape[:2])[..., None], axis=-1)
+    # Both must be finite: a member may be all -inf, or hold NaN or +inf; the mix may allow nothing.
+    finite = jnp.all(jnp.isfinite(normalizer[..., 0]), axis=0) & jnp.isfinite(total)
+    argmax = jnp.argmax(jnp.where(knobs.allowed, log_probs, -jnp.inf), axis=-1).astype(jnp.int32)
+    output = StepOutput(
+        emitted=finite,
+        token=token,
+        log_prob=picked(scores)[:, 0] - total,
+        member_log_probs=own[..., 0],
+        member_argmax=argmax,
+    )
+    return output, finite
+
+
+def _step(plan: Plan, params: tuple, members: tuple[Member, ...], knobs: Knobs, state: DecodeState, _):
+    rows = state.count.shape[0]
+    prompts = jnp.stack([m.seen for m in members])
+    seen = jnp.repeat(prompts, rows // prompts.shape[1], axis=1) | state.generated
+    output, finite = choose(plan, knobs, state.logits, seen, state.count)
+    running = state.finish == RUNNING
+    stopped = jnp.any(output.token[:, None] == knobs.stops, axis=1)
+    emitted = running & finite & ~stopped
+    count = state.count + emitted
+    ended = jnp.where(~finite, FAILED, jnp.where(stopped, STOP, jnp.where(count >= knobs.budget, LENGTH, RUNNING)))
+    token = jnp.where(emitted, output.token, 0)
+    logits, suffixes = _feed(plan, params, members, state, token)
+    following = DecodeState(
+        logits=logits,
+        suffixes=suffixes,
+        generated=state.generated.at[jnp.arange(rows), jnp.where(emitted, token, plan.width)].set(True, mode="drop"),
+        count=count,
+        finish=jnp.where(running, ended, state.finish),
+        cursor=state.cursor + 1,
+    )
+    return following, output.replace(emitted=emitted, token=token)
+
+
+def _feed(plan: Plan, params: tuple, members: tuple[Member, ...], state: DecodeState, token: Array):
+    """Give the token to every member, one stacked forward for each group that shares its weights."""
+    logits: list = [None] * len(members)
+    suffixes: list = [None] * len(members)
+    for weights, cfg, (step, head), group in zip(params, plan.configs, plan.steps, plan.groups, strict=True):
+        prompts = tuple(members[m].prompt for m in group)
+        hidden, written = step(weights, cfg, token, prompts, tuple(state.suffixes[m] for m in group), state.cursor)
+        scores = head(weights, hidden, plan.width)
+        for index, member in enumerate(group):
+            logits[member], suffixes[member] = scores[index], written[index]
+    return jnp.stack(logits), tuple(suffixes)
+
+
+@partial(jax.jit, static_argnames=("plan",), donate_argnames=("state",))
+def decode_chunk(
+    plan: Plan, params: tuple, members: tuple[Member, ...], knobs: Knobs, state: DecodeState
+) -> tuple[DecodeState, StepOutput]:
+    """`plan.chunk` steps of every row. Outputs have a leading axis of steps. The state is donated."""
+    shapes = tuple(m.prompt.valid.shape[1] for m in members)
+    note_program("decode", plan, shapes, state.count.shape[0])
+    return lax.scan(partial(_step, plan, params, members, knobs), state, None, length=plan.chunk)
+
+
+def decode_rows(
+    plan: Plan,
+    params: tuple,
+    members: tuple[Member, ...],
+    knobs: Knobs,
+    state: DecodeState,
+    *,
+    compaction: bool,
+) -> tuple[list[Decoded], int]:
+    """Decode every row to its end; the rows in order, and the number of steps executed.
+
+    With `compaction`, the examples still running move into half the rows whenever they fit.
+    """
+    rows = state.count.shape[0]
+    candidates = rows // members[0].seen.shape[0]
+    home = np.arange(rows)
+    finish, pieces = np.zeros(rows, np.int32), [[] for _ in range(rows)]
+    steps = 0
+    while True:
+        state, output = decode_chunk(plan, params, members, knobs, state)
+        steps += plan.chunk
+        output, flags = jax.device_get((output, state.finish))
+        _collect(output, home, pieces)
+        finish[home] = flags
+        if np.all(flags != RUNNING) or steps >= plan.max_new:
+            break
+        running = np.any(flags.reshape(-1, candidates) == RUNNING, axis=1)
+        if compaction and 2 * np.sum(running) <= len(running):
+            keep = _smaller(running)
+            members, knobs, state, home = _take(keep, candidates, members, knobs, state, home)
+    return [_decoded(piece, flag) for piece, flag in zip(pieces, finish, strict=True)], steps
+
+
+def _collect(output: StepOutput, home: np.ndarray, pieces: list[list]) -> None:
+    for row, target in enumerate(home):
+        mask = output.emitted[:, row]
+        if mask.any():
+            pieces[target].append(jax.tree.map(lambda x, row=row, mask=mask: x[..., row][mask], output))
+
+
+def _decoded(pieces: list[StepOutput], flag: int) -> Decoded:
+    def join(name: str) -> np.ndarray:
+        return np.concatenate([getattr(p, name) for p in pieces]) if pieces else np.zeros(0)
+
+    count = sum(len(p.token) for p in pieces)
+    reason = {STOP: "stop", LENGTH: "length"}.get(int(flag), f"failed(non-finite at step {count})")
+    return Decoded(
+        tokens=join("token").astype(np.int32),
+        log_probs=join("log_prob"),
+        member_log_probs=join("member_log_probs").T,
+        member_argmax=join("member_argmax").T,
+        finish_reason=reason,
+    )
+
+
+def _smaller(running: np.ndarray) -> np.ndarray:
+    """Examples that go on: the running ones, filled up with finished ones to a power-of-two part of the batch."""
+    size = len(running)
+    while size % 2 == 0 and 2 * np.sum(running) <= size:
+        size //= 2
+    return np.sort(np.argsort(~running, kind="stable")[:size])
+
+
+def _take(keep: np.ndarray, candidates: int, members, knobs: Knobs, state: DecodeState, home: np.ndarray):
+    """Gather the kept examples' rows. In numpy: on a CPU device that copies once and compiles nothing."""
+    rows = (keep[:, None] * candidates + np.arange(candidates)).reshape(-1)
+
+    def at(tree, index, axis=0):
+        return jax.tree.map(lambda x: np.take(np.asarray(x), index, axis=axis), tree)
+
+    knobs = knobs.replace(
+        weights=at(knobs.weights, rows, 1),
+        **{name: at(getattr(knobs, name), rows) for name in _ROW_KNOBS},
+    )
+    state = state.replace(
+        logits=at(state.logits, rows, 1),
+        suffixes=at(state.suffixes, rows),
+        generated=at(state.generated, rows),
+        count=at(state.count, rows),
+        finish=at(state.finish, rows),
+    )
+    return at(members, keep), knobs, state, home[rows]
+
+
+_ROW_KNOBS = ("temperature", "top_k", "top_p", "penalty", "budget", "example", "candidate")

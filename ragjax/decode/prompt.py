@@ -1,0 +1,225 @@
+"""From texts to prompt ids: chat templates, spans, and the rule that data is never read as special tokens.
+
+A prompt is a template of ours with pieces of data in it (question, documents, context). The chat template is rendered
+with a marker in place of each piece; then the pieces are put in and the whole is tokenised at once, so the ids equal
+those of the rendered text. Only where a piece spells a special token is the text tokenised part by part, with that
+spelling kept as plain text.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jinja2
+
+FORMATS = ("chat", "plain")
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_MARK = "\ue000{}\ue001"
+_MARKED = re.compile("\ue000(\\d+)\ue001")
+
+
+class PromptError(ValueError):
+    """A prompt that cannot be built: no chat template, an unknown placeholder, or too long a text."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Token ids, the text they spell, and for each named piece of data its text and its token span [start, stop)."""
+
+    ids: tuple[int, ...]
+    text: str
+    pieces: Mapping[str, str] = field(default_factory=dict)
+    spans: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Piece:
+    text: str
+    name: str | None
+
+
+def encode(tokenizer: Any, text: str) -> tuple[int, ...]:
+    """Ids of a plain text, exactly one BOS in front where the family has one; nothing in it is a special token."""
+    ids = _text_ids(tokenizer, text)[0]
+    return (*_bos(tokenizer), *ids)
+
+
+def encode_after(tokenizer: Any, before: str, text: str, limit: int) -> Prompt:
+    """A text after another, tokenised together, as one prompt whose piece "text" is the second.
+
+    A token that straddles the boundary belongs to the second. Beyond `limit` tokens the first text loses its
+    beginning, never the second; the notes count the loss.
+    """
+    ids, offsets = _text_ids(tokenizer, before + text)
+    first = next((i for i, (_, end) in enumerate(offsets) if end > len(before)), len(ids))
+    bos = _bos(tokenizer)
+    lost = min(max(len(bos) + len(ids) - limit, 0), first)
+    notes = (f"{lost} tokens of the given text did not fit",) if lost else ()
+    kept = (*bos, *ids[lost:])
+    span = (len(kept) - (len(ids) - first), len(kept))
+    return Prompt(kept, before + text, {"text": text}, {"text": span}, notes)
+
+
+def count_tokens(tokenizer: Any, text: str) -> int:
+    """Tokens of a text as it stands, without special tokens."""
+    return len(_text_ids(tokenizer, text)[0]) if text else 0
+
+
+def build_prompt(
+    tokenizer: Any, system: str, user: str, data: Mapping[str, str], *, prompt_format: str = "chat"
+) -> Prompt:
+    """One prompt from a system text and a user template with `{name}` for each piece of data.
+
+    `chat` uses the tokenizer's own chat template, up to and with the header of the answer. A template without a
+    system role gets the system text in front of the user's, and the prompt says so in its notes. `plain` writes both
+    as paragraphs.
+
+    Raises:
+      PromptError: without a chat template in `chat` format, or for a placeholder without data.
+    """
+    pieces = _pieces(user, data)
+    marked = "".join(p.text if p.name is None else _MARK.format(i) for i, p in enumerate(pieces))
+    if prompt_format == "plain":
+        paragraphs = [text for text in (system, marked) if text]
+        rendered, notes = "\n\n".join(paragraphs), ()
+    elif prompt_format == "chat":
+        rendered, notes = _render(tokenizer, system, marked)
+    else:
+        raise PromptError(f"prompt_format is one of {FORMATS}, got {prompt_format!r}")
+    return _assemble(tokenizer, rendered, pieces, notes, template=prompt_format == "chat")
+
+
+def build_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> Prompt:
+    """A prompt from chat messages of the user's own, each `{role, content}`; contents are data."""
+    pieces = [_Piece(m["content"], f"{m['role']}_{i}") for i, m in enumerate(messages)]
+    marked = [{"role": m["role"], "content": _MARK.format(i)} for i, m in enumerate(messages)]
+    return _assemble(tokenizer, _apply(tokenizer, marked), pieces, (), template=True)
+
+
+def _pieces(template: str, data: Mapping[str, str]) -> list[_Piece]:
+    pieces, end = [], 0
+    for match in _PLACEHOLDER.finditer(template):
+        if match[1] not in data:
+            raise PromptError(f"the template asks for {{{match[1]}}}, there is {sorted(data)}")
+        pieces += [_Piece(template[end : match.start()], None), _Piece(data[match[1]], match[1])]
+        end = match.end()
+    return [*pieces, _Piece(template[end:], None)]
+
+
+def _render(tokenizer: Any, system: str, user: str) -> tuple[str, tuple[str, ...]]:
+    turn = {"role": "user", "content": user}
+    if not system:
+        return _apply(tokenizer, [turn]), ()
+    try:
+        rendered = _apply(tokenizer, [{"role": "system", "content": system}, turn])
+        if system in rendered:
+            return rendered, ()
+    except jinja2.TemplateError:
+        pass  # This family has no system role: its template says so by raising.
+    merged = {"role": "user", "content": f"{system}\n\n{user}"}
+    return _apply(tokenizer, [merged]), ("the system text was merged into the user's turn",)
+
+
+def _apply(tokenizer: Any, messages: list[dict[str, str]]) -> str:
+    if not tokenizer.chat_template:
+        raise PromptError(
+            f"the tokenizer of {tokenizer.name_or_path or 'this model'} has no chat template: "
+            'choose prompt_format="plain"'
+        )
+    return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+
+
+def _assemble(tokenizer: Any, rendered: str, pieces: list[_Piece], notes: tuple[str, ...], *, template: bool) -> Prompt:
+    specials = _special_tokens(tokenizer)
+    spelled = specials is not None and any(p.name and specials.search(p.text) for p in pieces)
+    text, ranges = _substitute(rendered, pieces)
+    if not template or specials is None:
+        ids, offsets = _text_ids(tokenizer, text)
+    elif not spelled:
+        ids, offsets = _ids(tokenizer, text, as_text=False)
+    else:
+        ids, offsets = _part_by_part(tokenizer, rendered, pieces, specials)
+        notes = (*notes, "the data spells a special token: kept as text")
+    bos = _bos(tokenizer)
+    if bos and ids[:1] == bos:
+        bos = ()  # The template wrote it.
+    spans = {name: _span(text, offsets, *place, shift=len(bos)) for name, place in ranges.items()}
+    return Prompt((*bos, *ids), text, {p.name: p.text for p in pieces if p.name}, spans, notes)
+
+
+def _substitute(rendered: str, pieces: list[_Piece]) -> tuple[str, dict[str, tuple[int, int]]]:
+    """Put the data in the markers' places; character ranges of each named piece in the result."""
+    text, end, ranges = "", 0, {}
+    for match in _MARKED.finditer(rendered):
+        text += rendered[end : match.start()]
+        piece = pieces[int(match[1])]
+        ranges[piece.name] = (len(text), len(text) + len(piece.text))
+        text += piece.text
+        end = match.end()
+    return text + rendered[end:], ranges
+
+
+def _part_by_part(
+    tokenizer: Any, rendered: str, pieces: list[_Piece], specials: re.Pattern
+) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
+    """Tokenise the template's special tokens as such and everything between them as text."""
+    ids, offsets, base = [], [], 0
+    for part in re.split(f"({specials.pattern})", rendered):
+        text = _substitute(part, pieces)[0]
+        if specials.fullmatch(part):
+            found, places = (tokenizer.convert_tokens_to_ids(part),), [(0, len(part))]
+        else:
+            found, places = _text_ids(tokenizer, text)
+        ids += found
+        offsets += [(base + a, base + b) for a, b in places]
+        base += len(text)
+    return tuple(ids), offsets
+
+
+def _span(text: str, offsets: list[tuple[int, int]], start: int, stop: int, *, shift: int) -> tuple[int, int]:
+    """Tokens that share at least one character other than white space with text[start:stop]."""
+    inside = [
+        i for i, (a, b) in enumerate(offsets) if text[max(a, start) : min(b, stop)].strip() and a < stop and b > start
+    ]
+    return (inside[0] + shift, inside[-1] + 1 + shift) if inside else (0, 0)
+
+
+def _special_tokens(tokenizer: Any) -> re.Pattern | None:
+    found = {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
+    ordered = sorted(found, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, ordered))) if ordered else None
+
+
+def _text_ids(tokenizer: Any, text: str) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
+    return _ids(tokenizer, text, as_text=True)
+
+
+def _ids(tokenizer: Any, text: str, *, as_text: bool) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
+    encoded = tokenizer(
+        text, add_special_tokens=False, split_special_tokens=as_text, return_offsets_mapping=True, verbose=False
+    )
+    return tuple(encoded["input_ids"]), [tuple(place) for place in encoded["offset_mapping"]]
+
+
+def _bos(tokenizer: Any) -> tuple[int, ...]:
+    """The BOS that this family puts before a text, if it does."""
+    start = tokenizer("", verbose=False)["input_ids"][:1]
+    return tuple(start) if start and start[0] == tokenizer.bos_token_id else ()
+
+
+def decode_text(tokenizer: Any, ids: Sequence[int]) -> str:
+    """The text of generated ids. A character cut in its middle at the end is left out, never shown as U+FFFD."""
+    text = tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return text.rstrip("\ufffd")
+
+
+def decode_pieces(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
+    """One string a token, which join to `decode_text`; a token that only begins a character is the empty string."""
+    texts = [""] + [decode_text(tokenizer, ids[: n + 1]) for n in range(len(ids))]
+    longest, pieces = "", []
+    for text in texts[1:]:
+        pieces.append(text[len(longest) :] if text.startswith(longest) else "")
+        longest = longest + pieces[-1]
+    return tuple(pieces)

@@ -1,0 +1,211 @@
+"""The one decoder of all causal families: its parameters, and its two ways of running.
+
+`forward` reads whole left-padded prompts and returns hidden states with the keys and values they leave behind;
+`step` reads one new token a row against those. Both unroll the layers. Which family a checkpoint belongs to shows
+only in `DecoderConfig`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from ragjax.models import layers
+from ragjax.models.cache import PromptCache, SuffixCache, write
+from ragjax.models.config import DecoderConfig
+from ragjax.models.layers import plus, product
+from ragjax.typing import Array, Bool, Float, Int
+
+
+@struct.dataclass
+class Attention:
+    """Projections, input axis first; a bias is None where the family has none."""
+
+    q: Float[Array, "D N H"]
+    k: Float[Array, "D K H"]
+    v: Float[Array, "D K H"]
+    o: Float[Array, "N H D"]
+    q_bias: Float[Array, "N H"] | None
+    k_bias: Float[Array, "K H"] | None
+    v_bias: Float[Array, "K H"] | None
+    o_bias: Float[Array, " D"] | None
+
+
+@struct.dataclass
+class Mlp:
+    """The gated feed-forward layer."""
+
+    gate: Float[Array, "D F"]
+    up: Float[Array, "D F"]
+    down: Float[Array, "F D"]
+    gate_bias: Float[Array, " F"] | None
+    up_bias: Float[Array, " F"] | None
+    down_bias: Float[Array, " D"] | None
+
+
+@struct.dataclass
+class Layer:
+    """One block: norm, attention, norm, feed-forward, each half added to the residual stream."""
+
+    attention_norm: Float[Array, " D"]
+    attention: Attention
+    mlp_norm: Float[Array, " D"]
+    mlp: Mlp
+
+
+@struct.dataclass
+class Decoder:
+    """All parameters of a decoder. `head` is None where the embedding serves as output head too."""
+
+    embedding: Float[Array, "V D"]
+    layers: tuple[Layer, ...]
+    final_norm: Float[Array, " D"]
+    head: Float[Array, "V D"] | None
+
+
+@dataclass(frozen=True)
+class ParamSpec:
+    """What `abstract` says of a parameter: shape, dtype, and the letter of each axis."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    axes: str
+
+
+def abstract(cfg: DecoderConfig, dtype: Any) -> Decoder:
+    """The tree of parameters with a `ParamSpec` at each leaf: initialisation, loading and checks derive from it."""
+    sizes = {
+        "V": cfg.vocab_size,
+        "D": cfg.hidden_size,
+        "F": cfg.intermediate_size,
+        "N": cfg.num_heads,
+        "K": cfg.num_kv_heads,
+        "H": cfg.head_dim,
+    }
+
+    def leaf(axes: str, present: bool = True) -> ParamSpec | None:
+        return ParamSpec(tuple(sizes[a] for a in axes), dtype, axes) if present else None
+
+    attention = Attention(
+        q=leaf("DNH"),
+        k=leaf("DKH"),
+        v=leaf("DKH"),
+        o=leaf("NHD"),
+        q_bias=leaf("NH", cfg.qkv_bias),
+        k_bias=leaf("KH", cfg.qkv_bias),
+        v_bias=leaf("KH", cfg.qkv_bias),
+        o_bias=leaf("D", cfg.output_bias),
+    )
+    mlp = Mlp(
+        gate=leaf("DF"),
+        up=leaf("DF"),
+        down=leaf("FD"),
+        gate_bias=leaf("F", cfg.mlp_bias),
+        up_bias=leaf("F", cfg.mlp_bias),
+        down_bias=leaf("D", cfg.mlp_bias),
+    )
+    layer = Layer(attention_norm=leaf("D"), attention=attention, mlp_norm=leaf("D"), mlp=mlp)
+    return Decoder(
+        embedding=leaf("VD"),
+        layers=(layer,) * cfg.num_layers,
+        final_norm=leaf("D"),
+        head=leaf("VD", not cfg.tied_head),
+    )
+
+
+def positions_of(valid: Bool[Array, "B T"]) -> Int[Array, "B T"]:
+    """Positions from the mask: 0 at a row's first real token, whatever its padding."""
+    return jnp.maximum(jnp.cumsum(valid.astype(jnp.int32), axis=1) - 1, 0)
+
+
+def forward(
+    params: Decoder,
+    cfg: DecoderConfig,
+    tokens: Int[Array, "B T"],
+    valid: Bool[Array, "B T"],
+    layer: int | None = None,
+) -> tuple[Float[Array, "B T D"], PromptCache]:
+    """Hidden states of left-padded prompts, and the cache they leave.
+
+    `layer=None` gives the states after the final norm. `layer=i` gives the states that enter block i (0 <= i < L:
+    the embeddings for 0) and runs no block from i on; the cache then ends there too. States of padding are finite and
+    mean nothing.
+    """
+    x = params.embedding[tokens]
+    cos, sin = layers.rotary(cfg.rope, cfg.head_dim, positions_of(valid)[:, None], x.dtype)
+    keys, values = [], []
+    for block in params.layers[:layer]:
+        q, k, v = _project(block, cfg, x)
+        q, k, v = (a.swapaxes(1, 2) for a in (q, k, v))
+        q, k = layers.rotate(q, cos, sin), layers.rotate(k, cos, sin)
+        mixed = layers.causal_attention(q, k, v, valid)
+        x = _finish(block, cfg, x, mixed.swapaxes(1, 2))
+        keys.append(k)
+        values.append(v)
+    cache = PromptCache(tuple(keys), tuple(values), valid, jnp.sum(valid, axis=1, dtype=jnp.int32))
+    if layer is None:
+        x = layers.rms_norm(x, params.final_norm, cfg.rms_norm_eps)
+    return x, cache
+
+
+def step(
+    params: Decoder,
+    cfg: DecoderConfig,
+    tokens: Int[Array, " R"],
+    prompts: tuple[PromptCache, ...],
+    suffixes: tuple[SuffixCache, ...],
+    cursor: Int[Array, ""],
+) -> tuple[Float[Array, "M R D"], tuple[SuffixCache, ...]]:
+    """Feed one token a row to M members that share these weights, each attending to its own cache.
+
+    The M * R rows are stacked in the matrix products, so the weights are read once. Row r belongs to example
+    r // (R // B). `cursor` tokens were fed before: this one goes to suffix slot `cursor`, at position
+    `prompt length + cursor`. Returns the states after the final norm and the suffixes with the token added.
+    """
+    members, rows = len(prompts), tokens.shape[0]
+    x = jnp.tile(params.embedding[tokens], (members, 1))
+    positions = jnp.concatenate([jnp.repeat(p.lengths, rows // p.lengths.shape[0]) for p in prompts]) + cursor
+    cos, sin = layers.rotary(cfg.rope, cfg.head_dim, positions[:, None], x.dtype)
+    written: list[tuple[list, list]] = [([], []) for _ in prompts]
+    for index, block in enumerate(params.layers):
+        q, k, v = _project(block, cfg, x)
+        q, k = layers.rotate(q, cos, sin), layers.rotate(k, cos, sin)
+        mixed = []
+        for m, (prompt, suffix) in enumerate(zip(prompts, suffixes, strict=True)):
+            mine = slice(m * rows, (m + 1) * rows)
+            new_k = write(suffix.keys[index], k[mine], cursor)
+            new_v = write(suffix.values[index], v[mine], cursor)
+            keys, values = prompt.keys[index], prompt.values[index]
+            mixed.append(layers.step_attention(q[mine], keys, values, prompt.valid, new_k, new_v, cursor))
+            written[m][0].append(new_k)
+            written[m][1].append(new_v)
+        x = _finish(block, cfg, x, jnp.concatenate(mixed))
+    x = layers.rms_norm(x, params.final_norm, cfg.rms_norm_eps)
+    return x.reshape(members, rows, -1), tuple(SuffixCache(tuple(k), tuple(v)) for k, v in written)
+
+
+def logits(params: Decoder, hidden: Float[Array, "... D"], width: int) -> Float[Array, "... V"]:
+    """Raw float32 logits of the first `width` ids: rows of the head beyond the tokenizer get no probability."""
+    head = params.embedding if params.head is None else params.head
+    return product("...d,vd->...v", hidden, head, accumulate=True)[..., :width]
+
+
+def _project(block: Layer, cfg: DecoderConfig, x: Float[Array, "... D"]) -> tuple[Array, Array, Array]:
+    """Queries [..., N, H], keys and values [..., K, H] of one block, before rotation."""
+    a = block.attention
+    h = layers.rms_norm(x, block.attention_norm, cfg.rms_norm_eps)
+    pairs = ((a.q, a.q_bias), (a.k, a.k_bias), (a.v, a.v_bias))
+    q, k, v = (plus(product("...d,dnh->...nh", h, weight), bias) for weight, bias in pairs)
+    return q, k, v
+
+
+def _finish(block: Layer, cfg: DecoderConfig, x: Float[Array, "... D"], mixed: Float[Array, "... N H"]) -> Array:
+    """The rest of a block once attention has mixed the values: output projection, norm, feed-forward."""
+    a, m = block.attention, block.mlp
+    x = x + plus(product("...nh,nhd->...d", mixed, a.o), a.o_bias)
+    h = layers.rms_norm(x, block.mlp_norm, cfg.rms_norm_eps)
+    gate = plus(product("...d,df->...f", h, m.gate), m.gate_bias)
+    up = plus(product("...d,df->...f", h, m.up), m.up_bias)
+    return x + plus(product("...f,fd->...d", jax.nn.silu(gate) * up, m.down), m.down_bias)

@@ -1,0 +1,136 @@
+"""The arithmetic of one transformer layer, as pure functions. Nothing here has a default for theta, eps or a width.
+
+Products of float32 arrays run at the highest matmul precision, so that a result does not depend on the accelerator's
+default; bfloat16 products accumulate in float32 where the result is a score or a logit.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ragjax.models.config import Rope
+from ragjax.typing import Array, Bool, Float, Int
+
+QUERY_BLOCK = 128
+"""Queries per attention block: on a CPU, blocks of 128 are 3 to 4 times faster than one product over all queries."""
+
+
+def product(subscripts: str, *operands: Array, accumulate: bool = False) -> Array:
+    """`jnp.einsum` at the precision of its operands; `accumulate=True` returns float32 whatever they are."""
+    exact = operands[0].dtype == jnp.float32
+    precision = lax.Precision.HIGHEST if exact else lax.Precision.DEFAULT
+    kind = jnp.float32 if accumulate else None
+    return jnp.einsum(subscripts, *operands, precision=precision, preferred_element_type=kind)
+
+
+def plus(x: Array, bias: Array | None) -> Array:
+    """`x + bias`, or x where there is none."""
+    return x if bias is None else x + bias
+
+
+def rms_norm(x: Float[Array, "... D"], scale: Float[Array, " D"], eps: float) -> Float[Array, "... D"]:
+    """Root-mean-square norm in float32, cast back before the scale (the order of Llama)."""
+    wide = x.astype(jnp.float32)
+    wide = wide * lax.rsqrt(jnp.mean(jnp.square(wide), axis=-1, keepdims=True) + eps)
+    return wide.astype(x.dtype) * scale
+
+
+def inverse_frequencies(rope: Rope, head_dim: int) -> np.ndarray:
+    """Angles per position, [H/2] float32, on the host.
+
+    `linear` divides all of them by the factor. `llama3` (Llama 3.1) leaves wavelengths under
+    original/high_freq_factor alone, divides those over original/low_freq_factor, and interpolates between.
+    """
+    exponents = np.arange(0, head_dim, 2, dtype=np.float32) / np.float32(head_dim)
+    plain = (1.0 / np.power(np.float32(rope.theta), exponents)).astype(np.float32)
+    if rope.kind == "default":
+        return plain
+    scaled = plain / np.float32(rope.factor)
+    if rope.kind == "linear":
+        return scaled
+    turns = rope.original_max_positions * plain / np.float32(2 * np.pi)
+    smooth = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
+    smooth = np.clip(smooth, 0.0, 1.0).astype(np.float32)
+    return ((1 - smooth) * scaled + smooth * plain).astype(np.float32)
+
+
+def rotary(rope: Rope, head_dim: int, positions: Int[Array, "*rows"], dtype: jnp.dtype) -> tuple[Array, Array]:
+    """Cosines and sines [*rows, H/2] of each position: angles in float32, cast after."""
+    angles = positions[..., None].astype(jnp.float32) * inverse_frequencies(rope, head_dim)
+    return jnp.cos(angles).astype(dtype), jnp.sin(angles).astype(dtype)
+
+
+def rotate(x: Float[Array, "... H"], cos: Float[Array, "... H/2"], sin: Float[Array, "... H/2"]) -> Array:
+    """Rotary embedding in the half-split layout: element i turns with element i + H/2."""
+    first, second = jnp.split(x, 2, axis=-1)
+    return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+
+
+def masked_softmax(scores: Float[Array, "... S"], mask: Bool[Array, "... S"]) -> Float[Array, "... S"]:
+    """Softmax in float32 over the allowed keys. A row without any is uniform, never NaN."""
+    return jax.nn.softmax(jnp.where(mask, scores, jnp.finfo(jnp.float32).min), axis=-1)
+
+
+def causal_attention(
+    q: Float[Array, "B N T H"],
+    k: Float[Array, "B K T H"],
+    v: Float[Array, "B K T H"],
+    valid: Bool[Array, "B T"],
+) -> Float[Array, "B N T H"]:
+    """Attention of a left-padded prompt to itself, in blocks of queries that see only the keys up to their end."""
+    blocks = range(0, q.shape[2], QUERY_BLOCK)
+    return jnp.concatenate([_attention_block(q, k, v, valid, start) for start in blocks], axis=2)
+
+
+def _attention_block(q: Array, k: Array, v: Array, valid: Array, start: int) -> Array:
+    batch, heads, length, width = q.shape
+    groups = k.shape[1]
+    stop = min(start + QUERY_BLOCK, length)
+    rows = stop - start
+    block = q[:, :, start:stop].reshape(batch, groups, heads // groups * rows, width)
+    scores = product("bkmh,bksh->bkms", block, k[:, :, :stop], accumulate=True) * width**-0.5
+    causal = jnp.arange(stop)[None] <= jnp.arange(start, stop)[:, None]
+    mask = (causal[None] & valid[:, None, :stop])[:, None, None]
+    weights = masked_softmax(scores.reshape(batch, groups, heads // groups, rows, stop), mask).astype(v.dtype)
+    mixed = product("bkms,bksh->bkmh", weights.reshape(batch, groups, -1, stop), v[:, :, :stop])
+    return mixed.reshape(batch, heads, rows, width)
+
+
+def step_attention(
+    q: Float[Array, "R N H"],
+    prompt_k: Float[Array, "B K P H"],
+    prompt_v: Float[Array, "B K P H"],
+    prompt_valid: Bool[Array, "B P"],
+    suffix_k: Float[Array, "R K S H"],
+    suffix_v: Float[Array, "R K S H"],
+    cursor: Int[Array, ""],
+) -> Float[Array, "R N H"]:
+    """Attention of one new token a row to its example's prompt and to its own suffix up to `cursor`.
+
+    The R / B candidates of an example share the prompt's cache: they are folded into its query groups, so that the
+    cache is read once and never repeated.
+    """
+    rows, heads, width = q.shape
+    batch, groups, length = prompt_k.shape[:3]
+    candidates, each = rows // batch, heads // groups
+    folded = q.reshape(batch, candidates, groups, each, width).swapaxes(1, 2)
+    folded = folded.reshape(batch, groups, candidates * each, width)
+    to_prompt = product("bkmh,bksh->bkms", folded, prompt_k, accumulate=True)
+    to_prompt = to_prompt.reshape(batch, groups, candidates, each, length).swapaxes(1, 2)
+    own = q.reshape(rows, groups, each, width)
+    to_suffix = product("rkgh,rksh->rkgs", own, suffix_k, accumulate=True)
+    to_suffix = to_suffix.reshape(batch, candidates, groups, each, -1)
+
+    seen = jnp.arange(to_suffix.shape[-1]) <= cursor
+    seen = jnp.broadcast_to(seen, (batch, seen.shape[0]))
+    mask = jnp.concatenate([prompt_valid, seen], axis=1)[:, None, None, None]
+    weights = masked_softmax(jnp.concatenate([to_prompt, to_suffix], axis=-1) * width**-0.5, mask)
+    weights = weights.astype(prompt_v.dtype)
+
+    from_prompt = weights[..., :length].swapaxes(1, 2).reshape(batch, groups, candidates * each, length)
+    from_prompt = product("bkms,bksh->bkmh", from_prompt, prompt_v)
+    from_prompt = from_prompt.reshape(batch, groups, candidates, each, width).swapaxes(1, 2)
+    from_suffix = weights[..., length:].reshape(rows, groups, each, -1)
+    from_suffix = product("rkgs,rksh->rkgh", from_suffix, suffix_v)
+    return from_prompt.reshape(rows, heads, width) + from_suffix.reshape(rows, heads, width)

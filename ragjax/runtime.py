@@ -1,0 +1,101 @@
+"""What a program sets up before it works, and what it can tell afterwards about its compilations.
+
+Nothing here runs at import. A library call never needs it; `python -m experiments.sweep` and the notebooks call
+`setup()` first.
+"""
+
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import jax
+
+LOG = logging.getLogger("ragjax")
+
+PROGRAMS: Counter[tuple] = Counter()
+"""Every program traced in this process, by (name, *shapes): what `note_program` was told."""
+
+
+def note_program(name: str, *shape: object) -> None:
+    """Called in the body of a jitted function, hence once a trace: counts the programs a run compiles."""
+    PROGRAMS[(name, *shape)] += 1
+
+
+def home() -> Path:
+    """Where converted checkpoints live: `RAGJAX_HOME`, by default ./checkpoints."""
+    return Path(os.environ.get("RAGJAX_HOME", "checkpoints"))
+
+
+def setup(*, cache: str | os.PathLike | None = None, level: int = logging.INFO) -> None:
+    """Prepare a program: log on process 0 only, and keep compiled programs on disk.
+
+    `cache` names the folder of the compilation cache (default `JAX_COMPILATION_CACHE_DIR`, else `.cache/jax`; the
+    empty string switches it off). A folder that cannot be written is a warning, not an error.
+    """
+    first = jax.process_index() == 0
+    logging.basicConfig(format="%(message)s")
+    LOG.setLevel(level if first else logging.ERROR)
+    folder = os.environ.get("JAX_COMPILATION_CACHE_DIR", ".cache/jax") if cache is None else os.fspath(cache)
+    if not folder:
+        return
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        probe = Path(folder) / f".probe-{os.getpid()}"
+        probe.write_text("")
+        probe.unlink()
+    except OSError as error:
+        LOG.warning("the compilation cache %s cannot be written (%s): compiling anew", folder, error)
+        return
+    jax.config.update("jax_compilation_cache_dir", str(Path(folder).resolve()))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+class CompileClock:
+    """Seconds spent compiling (tracing included) and programs compiled while the context is open."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.count = 0
+
+    def _listen(self, event: str, duration: float, **_: object) -> None:
+        if event in _COMPILE_EVENTS:
+            self.seconds += duration
+            self.count += event == _COMPILE_EVENTS[-1]
+
+    def __enter__(self) -> "CompileClock":
+        _OPEN_CLOCKS.append(self)
+        if not _LISTENING:
+            jax.monitoring.register_event_duration_secs_listener(_tell_clocks)
+            _LISTENING.append(True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _OPEN_CLOCKS.remove(self)
+
+
+_COMPILE_EVENTS = (
+    "/jax/core/compile/jaxpr_trace_duration",
+    "/jax/core/compile/jaxpr_to_mlir_module_duration",
+    "/jax/core/compile/backend_compile_duration",
+)
+_OPEN_CLOCKS: list[CompileClock] = []
+_LISTENING: list[bool] = []
+
+
+def _tell_clocks(event: str, duration: float, **extra: object) -> None:
+    for clock in _OPEN_CLOCKS:
+        clock._listen(event, duration, **extra)
+
+
+@contextmanager
+def stopwatch(times: dict[str, float], stage: str) -> Iterator[None]:
+    """Add the seconds spent in the context, less those spent compiling, to `times[stage]`."""
+    start = time.perf_counter()
+    with CompileClock() as clock:
+        yield
+    spent = time.perf_counter() - start - clock.seconds
+    times[stage] = times.get(stage, 0.0) + max(spent, 0.0)

@@ -12,6 +12,26 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fail-on-skip", action="store_true", help="a skipped test fails the run")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """With --fail-on-skip, a run in which anything was skipped has failed."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if session.config.getoption("--fail-on-skip") and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """The converted checkpoint of SmolLM2-135M-Instruct, which `make models` makes."""
+    folder = Path(os.environ.get("RAGJAX_HOME", ROOT / "checkpoints")) / "smollm2-135m-instruct"
+    if not (folder / "ragjax.json").exists():
+        pytest.skip("SmolLM2 is not converted: run `make models`")
+    return folder
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of reference material; a test that asks for it skips, saying so, where it is absent."""

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ragjax.data.records import Document, Example
+from ragjax.data import Document, Example, parse_document
 
 STATUSES = ("ok", "short_input", "too_small", "empty", "length")
 
@@ -109,11 +109,7 @@ class Compressor(Protocol):
 
 def as_document(value: "str | dict | Document") -> Document:
     """A str is a text without a title; a dict has `text` and may have `title`."""
-    if isinstance(value, Document):
-        return value
-    if isinstance(value, str):
-        return Document(text=value)
-    unknown = set(value) - {"title", "text", "id", "score"}
-    if "text" not in value or unknown:
-        raise ValueError(f"a document is a str or has the fields title and text, got {sorted(value)}")
-    return Document(**{"title": "", **value})
+    document = value if isinstance(value, Document) else parse_document(value)
+    if document is None:
+        raise ValueError(f"a document needs a text, got {value!r}")
+    return document

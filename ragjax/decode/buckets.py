@@ -7,6 +7,7 @@ rows; a single small batch is padded to the next power of two.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -70,14 +71,14 @@ def plan_batches(lengths: Sequence[Sequence[int]], batch: int) -> BatchPlan:
 def _merge(lengths: list[int]) -> list[int]:
     """Raise lengths to longer ones until at most `MAX_BUCKETS` differ, each time where that pads the least."""
     while len(used := sorted(set(lengths))) > MAX_BUCKETS:
-        costs = [(after - size) * lengths.count(size) for size, after in zip(used, used[1:], strict=False)]
+        costs = [(after - size) * lengths.count(size) for size, after in pairwise(used)]
         drop = int(np.argmin(costs))
         lengths = [used[drop + 1] if size == used[drop] else size for size in lengths]
     return lengths
 
 
 def left_pad(prompts: Sequence[Sequence[int]], rows: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens [rows, length] with the prompts right-aligned, and the mask of real tokens. Missing rows are all padding."""
+    """Tokens [rows, length] with the prompts right-aligned, and the mask of real tokens; missing rows are padding."""
     tokens, valid = np.zeros((rows, length), np.int32), np.zeros((rows, length), bool)
     for row, ids in enumerate(prompts):
         if len(ids):

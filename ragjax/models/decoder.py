@@ -197,14 +197,14 @@ def _project(block: Layer, cfg: DecoderConfig, x: Float[Array, "... D"]) -> tupl
     a = block.attention
     h = layers.rms_norm(x, block.attention_norm, cfg.rms_norm_eps)
     pairs = ((a.q, a.q_bias), (a.k, a.k_bias), (a.v, a.v_bias))
-    q, k, v = (plus(product("...d,dnh->...nh", h, weight), bias) for weight, bias in pairs)
+    q, k, v = (plus(layers.to_heads(h, weight), bias) for weight, bias in pairs)
     return q, k, v
 
 
 def _finish(block: Layer, cfg: DecoderConfig, x: Float[Array, "... D"], mixed: Float[Array, "... N H"]) -> Array:
     """The rest of a block once attention has mixed the values: output projection, norm, feed-forward."""
     a, m = block.attention, block.mlp
-    x = x + plus(product("...nh,nhd->...d", mixed, a.o), a.o_bias)
+    x = x + plus(layers.from_heads(mixed, a.o), a.o_bias)
     h = layers.rms_norm(x, block.mlp_norm, cfg.rms_norm_eps)
     gate = plus(product("...d,df->...f", h, m.gate), m.gate_bias)
     up = plus(product("...d,df->...f", h, m.up), m.up_bias)

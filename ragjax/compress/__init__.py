@@ -1,0 +1,1 @@
+"""Compressors behind one contract."""

@@ -1,0 +1,130 @@
+"""From the bytes of a file to its JSON objects, each with the line it stands on.
+
+A file is JSON Lines, or one JSON array; its first non-blank character tells which, never its name. A byte order mark,
+CRLF line ends and blank lines are harmless. Everything else that is not one well-formed object becomes a row with a
+problem: the caller decides whether that ends the run.
+"""
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ragjax.data.records import DataError
+
+_BINARY = {
+    b"PAR1": "a Parquet file",
+    b"\x1f\x8b": "compressed by gzip",
+    b"PK\x03\x04": "a zip archive",
+    codecs.BOM_UTF16_LE: "UTF-16 text",
+    codecs.BOM_UTF16_BE: "UTF-16 text",
+}
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+@dataclass(frozen=True)
+class Row:
+    """The object that starts on `line` (from 1), or the problem that hides it: exactly one is set."""
+
+    line: int
+    value: dict[str, Any] | None = None
+    problem: str | None = None
+
+
+def iter_rows(raw: bytes, name: str) -> Iterator[Row]:
+    """The rows of a file's bytes, in order, read as they are asked for.
+
+    Raises DataError, naming the file, where the bytes are not text at all (Parquet, gzip, zip, UTF-16).
+    """
+    for magic, kind in _BINARY.items():
+        if raw.startswith(magic):
+            raise DataError(f"{name}: expected JSON Lines or a JSON array in UTF-8, but the file is {kind}")
+    raw = raw.removeprefix(codecs.BOM_UTF8)
+    return _array_rows(raw) if raw.lstrip().startswith(b"[") else _line_rows(raw)
+
+
+def _line_rows(raw: bytes) -> Iterator[Row]:
+    for number, line in enumerate(raw.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            value, end = _DECODER.raw_decode(text := line.decode("utf-8").strip())
+        except (ValueError, RecursionError) as error:
+            yield Row(number, problem=_describe(error))
+            continue
+        if end < len(text):
+            yield Row(number, problem=f"more than one JSON value on the line (column {end + 1})")
+        else:
+            yield _checked(number, value)
+
+
+def _array_rows(raw: bytes) -> Iterator[Row]:
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        yield Row(1 + raw.count(b"\n", 0, error.start), problem=_describe(error))
+        return
+    line, seen, position = 1, 0, _skip_space(text, text.index("[") + 1)
+    while text[position : position + 1] != "]":
+        line, seen = line + text.count("\n", seen, position), position
+        try:
+            value, position = _DECODER.raw_decode(text, position)
+            yield _checked(line, value)
+            position = _next_element(text, position)
+        except (ValueError, RecursionError) as error:
+            yield Row(line, problem=f"{_describe(error)}; the rest of the array is not read")
+            return
+    if text[position + 1 :].strip():
+        yield Row(line + text.count("\n", seen, position), problem="text after the end of the array")
+
+
+def _next_element(text: str, position: int) -> int:
+    """The position of the next element, or of the closing bracket."""
+    position = _skip_space(text, position)
+    if text[position : position + 1] == ",":
+        return _skip_space(text, position + 1)
+    if text[position : position + 1] != "]":
+        raise ValueError("not valid JSON: ',' or ']' expected after an element")
+    return position
+
+
+def _skip_space(text: str, position: int) -> int:
+    return _SPACE.match(text, position).end()
+
+
+def _checked(line: int, value: Any) -> Row:
+    """The row of a decoded value: an object whose strings can be written again."""
+    if not isinstance(value, dict):
+        return Row(line, problem=f"a row is a JSON object, got {type(value).__name__}")
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return Row(line, problem="a lone surrogate (half of a character pair) stands in a string")
+    return Row(line, value)
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        place = f"column {error.colno}" if error.lineno == 1 else f"line {error.lineno}, column {error.colno}"
+        return f"not valid JSON: {error.msg} ({place})"
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8: {error.reason} (byte {error.start + 1})"
+    return str(error)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"not valid JSON: the literal {name}")
+
+
+def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of its pairs; a field given twice would lose one of its values."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the field {next(n for n in names if names.count(n) > 1)!r} is given twice in one object")
+    return value
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_unique_fields)

@@ -1,0 +1,1 @@
+"""Decoding: prompts, the one loop, ensembles, scores."""

@@ -1,0 +1,1 @@
+"""Evaluation: normalisers, metrics, statistics, the reader, and resumable runs."""

@@ -1,0 +1,140 @@
+"""A name becomes a language model: parameters, config and tokenizer, with the ids that end its texts.
+
+`load` takes what a user has (a converted checkpoint, a folder of safetensors, a .gguf file or a hub name) and loads
+the same content in the same dtype only once while it is in use.
+"""
+
+import re
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+from etils import epath
+
+from ragjax.models.config import DecoderConfig
+from ragjax.models.decoder import Decoder, abstract
+from ragjax.weights import checkpoint
+from ragjax.weights.download import fetch
+from ragjax.weights.published import open_published
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+# Parameters in use, by (fingerprint, dtype): a model in two roles is held once.
+_loaded: weakref.WeakValueDictionary[tuple[str, str], Decoder] = weakref.WeakValueDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class LanguageModel:
+    """A causal language model ready to use.
+
+    `fingerprint` is a hash of its content, independent of where its files lie; `stop_ids` are the ids that end a text
+    or a turn.
+    """
+
+    params: Decoder
+    config: DecoderConfig
+    tokenizer: "PreTrainedTokenizerFast"
+    name: str
+    fingerprint: str
+    stop_ids: tuple[int, ...]
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """The dtype of the parameters."""
+        return self.params.embedding.dtype
+
+    @property
+    def vocab_width(self) -> int:
+        """How many ids, from 0, the tokenizer can emit: rows of the embedding beyond it never get probability."""
+        return min(self.config.vocab_size, max(self.tokenizer.get_vocab().values()) + 1)
+
+
+def load(source: str | Path, *, dtype: Any = None) -> LanguageModel:
+    """Load a model: a converted checkpoint, a safetensors folder, a .gguf file, or a hub name.
+
+    A name that is no path is looked up under `RAGJAX_HOME` (default `./checkpoints`), then in the hub's cache, then on
+    the hub. `dtype` defaults to float32 on a CPU and to bfloat16 on an accelerator; all parameters get it, norms too.
+
+    Raises:
+        FileNotFoundError: if nothing is found, saying where it was looked for and what to do.
+        ValueError: naming the file and the attribute or tensor that is refused.
+    """
+    path = resolve(source)
+    dtype = jnp.dtype(dtype or default_dtype())
+    return (_load_checkpoint if checkpoint.is_checkpoint(path) else _load_published)(path, str(source), dtype)
+
+
+def resolve(source: str | Path) -> epath.Path:
+    """The local path of a source, fetched from the hub if it is nowhere else. Raises FileNotFoundError."""
+    local = epath.Path(source).expanduser()
+    if local.exists():
+        return local
+    name = str(source)
+    for candidate in (checkpoint.home() / name, checkpoint.home() / name.replace("/", "--")):
+        if checkpoint.is_checkpoint(candidate):
+            return candidate
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.endswith(".gguf"):
+        raise FileNotFoundError(f"{name}: no such file or folder")
+    try:
+        return epath.Path(fetch(name))
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{error} (no checkpoint of that name under {checkpoint.home()} either)") from None
+
+
+def default_dtype() -> jnp.dtype:
+    """float32 on a CPU, bfloat16 on an accelerator."""
+    return jnp.dtype(jnp.float32 if jax.default_backend() == "cpu" else jnp.bfloat16)
+
+
+def stop_ids(
+    config: Mapping[str, Any], generation_config: Mapping[str, Any], tokenizer: "PreTrainedTokenizerFast"
+) -> tuple[int, ...]:
+    """Every id that ends a text: those of the generation config, then of config.json, then the tokenizer's eos.
+
+    Each source may state one id, a list or nothing. The union is taken, in that order, because each source of some
+    published model misses an id that another has.
+
+    Raises:
+        ValueError: if a source states something that is no id.
+    """
+    sources = {
+        "generation_config.json": generation_config.get("eos_token_id"),
+        "config.json": config.get("eos_token_id"),
+        "tokenizer": tokenizer.eos_token_id,
+    }
+    found: list[int] = []
+    for source, stated in sources.items():
+        for value in stated if isinstance(stated, list | tuple) else [stated]:
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+                raise ValueError(f"eos_token_id of {source} is {value!r}, no token id")
+            found += [] if value is None else [value]
+    return tuple(dict.fromkeys(found))
+
+
+def _load_checkpoint(path: epath.Path, name: str, dtype: jnp.dtype) -> LanguageModel:
+    manifest = checkpoint.read_manifest(path)
+    config, fingerprint = checkpoint.config_of(manifest), manifest["fingerprint"]
+    tokenizer = checkpoint.load_tokenizer(path)
+    params = _loaded.get((fingerprint, dtype.name))
+    if params is None:
+        params = checkpoint.restore(path, abstract(config, dtype))
+    _loaded[fingerprint, dtype.name] = params
+    stops = stop_ids(manifest["config"], manifest["generation_config"], tokenizer)
+    return LanguageModel(params, config, tokenizer, name, fingerprint, stops)
+
+
+def _load_published(path: epath.Path, name: str, dtype: jnp.dtype) -> LanguageModel:
+    published = open_published(path)
+    fingerprint = published.fingerprint()
+    tokenizer = published.load_tokenizer()
+    params = _loaded.get((fingerprint, dtype.name))
+    if params is None:
+        params, _ = published.load_params(dtype)
+    _loaded[fingerprint, dtype.name] = params
+    stops = stop_ids(published.raw_config, published.generation_config, tokenizer)
+    return LanguageModel(params, published.config, tokenizer, name, fingerprint, stops)

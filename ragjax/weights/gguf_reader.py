@@ -1,0 +1,200 @@
+"""GGUF files of the llama architecture: metadata to a `config.json`, names to published ones, blocks to floats.
+
+The metadata becomes a raw config that the same strict parser reads; a key that has no counterpart there is passed on
+under its own name, so the parser refuses it by name. Tensors are decoded a few rows at a time. llama.cpp stores the
+query and key rows for interleaved rotary pairs; they are put back into the half-split order of published files.
+Needs the package `gguf` (extra `gguf`).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragjax.models.config import LLAMA_ROPE_THETA, Rope
+from ragjax.models.layers import inverse_frequencies
+from ragjax.weights.keymap import TensorInfo
+from ragjax.weights.stream import TensorSource
+
+QUANTS = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q8_0", "Q4_K", "Q6_K")
+
+_CONFIG_KEYS = {
+    "block_count": "num_hidden_layers",
+    "context_length": "max_position_embeddings",
+    "embedding_length": "hidden_size",
+    "feed_forward_length": "intermediate_size",
+    "attention.head_count": "num_attention_heads",
+    "attention.head_count_kv": "num_key_value_heads",
+    "attention.key_length": "head_dim",
+    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
+    "rope.freq_base": "rope_theta",
+}
+
+_NAMES = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+
+_EMBEDDING, _FREQUENCIES = "token_embd.weight", "rope_freqs.weight"
+_BLOCK_BYTES = 1 << 24
+
+
+@dataclass(frozen=True)
+class GgufFile:
+    """An opened file: its metadata by key, and its tensors (memory-mapped, still quantised) by their own names."""
+
+    path: Path
+    metadata: Mapping[str, Any]
+    tensors: Mapping[str, Any]
+
+
+def open_gguf(path: str | Path) -> GgufFile:
+    """Open a file and read its metadata.
+
+    Raises:
+        ImportError: if package `gguf` is not installed.
+        ValueError: if the file is not a whole GGUF file, or stores a tensor in a type that is not read, naming it.
+    """
+    try:
+        import gguf
+    except ImportError as error:
+        raise ImportError(f"{path}: reading GGUF needs the package gguf: pip install 'ragjax[gguf]'") from error
+    try:
+        reader = gguf.GGUFReader(path)
+    except (ValueError, IndexError, KeyError) as error:
+        raise ValueError(f"{path}: not a whole GGUF file ({error})") from error
+    metadata = {key: _plain(field.contents()) for key, field in reader.fields.items()}
+    tensors = {tensor.name: tensor for tensor in reader.tensors}
+    odd = [f"{name} ({t.tensor_type.name})" for name, t in tensors.items() if t.tensor_type.name not in QUANTS]
+    if odd:
+        raise ValueError(f"{path}: only {', '.join(QUANTS)} are read, not {', '.join(odd)}")
+    return GgufFile(Path(path), metadata, tensors)
+
+
+def gguf_config(file: GgufFile) -> dict[str, Any]:
+    """The raw config that says what the metadata and the tensors' names say.
+
+    Raises:
+        ValueError: if the rotary settings cannot be expressed, or contradict the head width.
+    """
+    arch = file.metadata.get("general.architecture")
+    config: dict[str, Any] = {"model_type": arch}
+    facts = {k.removeprefix(f"{arch}."): v for k, v in file.metadata.items() if k.startswith(f"{arch}.")}
+    facts.pop("vocab_size", None)
+    rope = {k: facts.pop(k) for k in list(facts) if k.startswith("rope.") and k not in _CONFIG_KEYS}
+    value_length = facts.pop("attention.value_length", None)
+    config |= {_CONFIG_KEYS.get(key, f"{arch}.{key}"): value for key, value in facts.items() if value != 0}
+    if arch != "llama" or _EMBEDDING not in file.tensors:
+        return config
+    config["vocab_size"] = int(file.tensors[_EMBEDDING].shape[1])
+    config["tie_word_embeddings"] = "output.weight" not in file.tensors
+    config["attention_bias"] = any(re.fullmatch(r"blk\.\d+\.attn_\w+\.bias", name) for name in file.tensors)
+    config["mlp_bias"] = any(re.fullmatch(r"blk\.\d+\.ffn_\w+\.bias", name) for name in file.tensors)
+    width = config.get("head_dim") or config.get("hidden_size", 0) // config.get("num_attention_heads", 1)
+    for value in (value_length, rope.pop("rope.dimension_count", None)):
+        if value not in (None, width):
+            raise ValueError(f"{file.path}: value or rotary width {value}, but heads are {width} wide")
+    config["rope_scaling"] = _rope_scaling(file, rope, config.get("rope_theta", LLAMA_ROPE_THETA), width)
+    return config
+
+
+def gguf_generation(file: GgufFile) -> dict[str, Any]:
+    """The generation config that the tokenizer metadata amounts to: every id that ends a text or a turn."""
+    ids = {name: file.metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom")}
+    stops = list(dict.fromkeys(value for value in ids.values() if value is not None))
+    return {"eos_token_id": stops, "bos_token_id": file.metadata.get("tokenizer.ggml.bos_token_id")}
+
+
+def gguf_tensors(file: GgufFile, config: Mapping[str, Any]) -> TensorSource:
+    """The tensors under their published names; `config` is what `gguf_config` gave."""
+    own = {_published_name(name): name for name in file.tensors if name != _FREQUENCIES}
+    infos = {
+        name: TensorInfo(tuple(int(size) for size in reversed(file.tensors[stored].shape)), "float32")
+        for name, stored in own.items()
+    }
+
+    def read(name: str, dtype: np.dtype) -> np.ndarray:
+        value = dequantize(file.tensors[own[name]], dtype)
+        match = re.search(r"\.self_attn\.([qk])_proj\.", name)
+        heads = {"q": "num_attention_heads", "k": "num_key_value_heads"}
+        return half_split(value, config[heads[match[1]]]) if match else value
+
+    return TensorSource(str(file.path), infos, read)
+
+
+def dequantize(tensor: Any, dtype: np.dtype) -> np.ndarray:
+    """Decode one tensor (a `gguf.ReaderTensor`) into `dtype`, a block of rows at a time."""
+    from gguf.quants import dequantize as decode
+
+    shape = tuple(int(size) for size in reversed(tensor.shape))
+    data = tensor.data.reshape(-1, tensor.data.shape[-1])
+    out = np.empty((len(data), shape[-1]), dtype)
+    step = max(1, _BLOCK_BYTES // (4 * shape[-1]))
+    for start in range(0, len(data), step):
+        out[start : start + step] = decode(data[start : start + step], tensor.tensor_type)
+    return out.reshape(shape)
+
+
+def half_split(rows: np.ndarray, heads: int) -> np.ndarray:
+    """Rows [heads * H, ...] from interleaved rotary pairs (2i, 2i + 1) to the half-split order (i, i + H/2)."""
+    pairs = rows.reshape(heads, -1, 2, *rows.shape[1:])
+    return pairs.swapaxes(1, 2).reshape(rows.shape)
+
+
+def _rope_scaling(file: GgufFile, rope: dict[str, Any], theta: float, width: int) -> dict[str, Any] | None:
+    """The `rope_scaling` block: linear from the metadata, llama3 from the stored divisors, anything else refused."""
+    kind = rope.pop("rope.scaling.type", "none")
+    factor = rope.pop("rope.scaling.factor", rope.pop("rope.scale_linear", None))
+    rope.pop("rope.scaling.finetuned", None)
+    original = rope.pop("rope.scaling.original_context_length", None)
+    if rope or kind not in ("none", "linear"):
+        raise ValueError(f"{file.path}: rope scaling {kind!r} with {sorted(rope)} is not supported")
+    if _FREQUENCIES in file.tensors:
+        if kind != "none":
+            raise ValueError(f"{file.path}: {_FREQUENCIES} beside rope scaling {kind!r} is not supported")
+        return _llama3_block(file, theta, width, original or 8192)
+    return None if kind == "none" and factor is None else {"rope_type": "linear", "factor": factor}
+
+
+def _llama3_block(file: GgufFile, theta: float, width: int, original: int) -> dict[str, Any]:
+    """The llama3 settings that give the stored frequency divisors: the published ones, with the factor they reach."""
+    divisors = np.asarray(file.tensors[_FREQUENCIES].data, np.float32)
+    rope = Rope(theta, "llama3", float(divisors.max()), 1.0, 4.0, original)
+    plain = Rope(theta, "default", 1.0, 1.0, 4.0, 0)
+    expected = inverse_frequencies(plain, width) / inverse_frequencies(rope, width)
+    if divisors.shape != expected.shape or not np.allclose(divisors, expected, rtol=1e-4):
+        raise ValueError(f"{file.path}: {_FREQUENCIES} holds frequencies that no supported rope kind gives")
+    return {
+        "rope_type": "llama3",
+        "factor": rope.factor,
+        "low_freq_factor": rope.low_freq_factor,
+        "high_freq_factor": rope.high_freq_factor,
+        "original_max_position_embeddings": original,
+    }
+
+
+def _published_name(name: str) -> str:
+    """`blk.3.attn_q.weight` -> `model.layers.3.self_attn.q_proj.weight`; a name not known stays as it is."""
+    match = re.fullmatch(r"(?:blk\.(\d+)\.)?(\w+)\.(weight|bias)", name)
+    if not match or match[2] not in _NAMES:
+        return name
+    block = f"model.layers.{match[1]}." if match[1] else ""
+    return f"{block}{_NAMES[match[2]]}.{match[3]}"
+
+
+def _plain(value: Any) -> Any:
+    """Metadata as Python values; a float32 by its shortest decimal (1e-05, not 9.999999747378752e-06)."""
+    return float(str(np.float32(value))) if isinstance(value, float) else value

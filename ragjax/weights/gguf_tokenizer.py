@@ -1,0 +1,92 @@
+"""The tokenizer inside a GGUF file.
+
+Byte-level BPE vocabularies (GPT-2, SmolLM2, Llama 3) are rebuilt here from the metadata, because how text is cut before
+the merges is named there (`tokenizer.ggml.pre`) and decides about digits and white space. A kind of cutting that is
+not known is refused by name. SentencePiece vocabularies (Llama 2) go through transformers' own reader.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragjax.weights.gguf_reader import GgufFile
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+_CONTROL, _USER_DEFINED = 3, 4
+
+_LLAMA3_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+# pre-tokenizer name -> (kind of cutting, whole words may skip the merges, BOS is added unless the file says otherwise)
+_CUTTING = {
+    "default": ("bytes", False, False),
+    "gpt-2": ("bytes", False, False),
+    "smollm": ("digits", False, False),
+    "llama-bpe": ("llama3", True, True),
+    "llama3": ("llama3", True, True),
+}
+
+
+def gguf_tokenizer(file: GgufFile) -> "PreTrainedTokenizerFast":
+    """Build the tokenizer of an opened file, chat template included.
+
+    Raises:
+        ValueError: naming the tokenizer model or the pre-tokenizer if it is not supported.
+    """
+    model = file.metadata.get("tokenizer.ggml.model")
+    if model == "llama":
+        return _sentencepiece(file.path)
+    cutting = file.metadata.get("tokenizer.ggml.pre", "default")
+    if model != "gpt2" or cutting not in _CUTTING:
+        raise ValueError(f"{file.path}: tokenizer {model!r} with pre-tokenizer {cutting!r} is not supported")
+    return _byte_level(file.metadata, *_CUTTING[cutting])
+
+
+def _byte_level(metadata: dict[str, Any], cutting: str, whole_words: bool, adds_bos: bool) -> "PreTrainedTokenizerFast":
+    from tokenizers import AddedToken, Tokenizer, decoders, models, processors
+    from transformers import PreTrainedTokenizerFast
+
+    tokens = metadata["tokenizer.ggml.tokens"]
+    merges = [tuple(merge.split(" ", 1)) for merge in metadata["tokenizer.ggml.merges"]]
+    vocab = {token: index for index, token in enumerate(tokens)}
+    backend = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=whole_words))
+    backend.pre_tokenizer = _pre_tokenizer(cutting)
+    backend.decoder = decoders.ByteLevel()
+    kinds = list(zip(tokens, metadata["tokenizer.ggml.token_type"], strict=True))
+    backend.add_special_tokens([AddedToken(t, special=True, normalized=False) for t, k in kinds if k == _CONTROL])
+    backend.add_tokens([AddedToken(t, normalized=False) for t, k in kinds if k == _USER_DEFINED])
+    names = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
+    ids = {name: metadata.get(f"tokenizer.ggml.{key}_token_id") for name, key in names.items()}
+    if metadata.get("tokenizer.ggml.add_bos_token", adds_bos):
+        bos = tokens[ids["bos"]]
+        backend.post_processor = processors.TemplateProcessing(
+            single=f"{bos} $A", pair=f"{bos} $A {bos} $B", special_tokens=[(bos, ids["bos"])]
+        )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        clean_up_tokenization_spaces=False,
+        chat_template=metadata.get("tokenizer.chat_template"),
+        **{f"{name}_token": tokens[index] for name, index in ids.items() if index is not None},
+    )
+
+
+def _pre_tokenizer(cutting: str) -> Any:
+    """How text is cut into words before the merges."""
+    from tokenizers import Regex, pre_tokenizers
+
+    if cutting == "bytes":
+        return pre_tokenizers.ByteLevel(add_prefix_space=False)
+    if cutting == "digits":
+        first = pre_tokenizers.Digits(individual_digits=True)
+        return pre_tokenizers.Sequence([first, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    split = pre_tokenizers.Split(Regex(_LLAMA3_PATTERN), behavior="isolated")
+    return pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+def _sentencepiece(path: Path) -> "PreTrainedTokenizerFast":
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)

@@ -1,0 +1,108 @@
+"""A published model as it lies on disk, opened: a safetensors folder or a GGUF file, behind one set of names."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragjax.models.config import DecoderConfig, parse_config
+from ragjax.models.decoder import Decoder, abstract
+from ragjax.weights.fingerprint import fingerprint_files
+from ragjax.weights.gguf_reader import gguf_config, gguf_generation, gguf_tensors, open_gguf
+from ragjax.weights.gguf_tokenizer import gguf_tokenizer
+from ragjax.weights.keymap import Ledger
+from ragjax.weights.safetensors_reader import INDEX, open_safetensors, weight_files
+from ragjax.weights.stream import TensorSource, fill
+from ragjax.weights.tables import TABLES
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+# Beside the weights, what a published folder says about the model and its text.
+_SMALL_FILES = ("*.json", "*.model", "*.jinja", "*.txt")
+
+
+@dataclass(frozen=True)
+class Published:
+    """An opened model. `raw_config` is its config.json (or what a GGUF file says in its place); `files` are what it
+    is made of, by name."""
+
+    path: Path
+    raw_config: Mapping[str, Any]
+    config: DecoderConfig
+    generation_config: Mapping[str, Any]
+    tensors: TensorSource
+    load_tokenizer: Callable[[], "PreTrainedTokenizerFast"]
+    files: Mapping[str, Path]
+
+    def fingerprint(self) -> str:
+        """Content hash of all its files: reads them whole, so ask once."""
+        return fingerprint_files(self.files)
+
+    def load_params(self, dtype: Any, progress: bool = False) -> tuple[Decoder, Ledger]:
+        """The parameters in `dtype` on the default device, and the ledger they were read by."""
+        return fill(self.tensors, TABLES[self.config.family], abstract(self.config, dtype), progress)
+
+
+def open_published(path: str | Path) -> Published:
+    """Open a `.gguf` file or a folder with config.json and safetensors.
+
+    Raises:
+        FileNotFoundError: if the path, its config.json or its weights are missing.
+        ValueError: naming the file and what in it is refused.
+    """
+    path = Path(path)
+    return _open_gguf(path) if path.is_file() else _open_folder(path)
+
+
+def _folder_tokenizer(folder: Path) -> "PreTrainedTokenizerFast":
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+
+
+def _open_folder(folder: Path) -> Published:
+    if not (folder / "config.json").is_file():
+        raise FileNotFoundError(f"{folder}: no config.json in it")
+    raw = _json(folder / "config.json")
+    small = [path for pattern in _SMALL_FILES for path in folder.glob(pattern) if path.name != INDEX]
+    weights = [folder / name for name in weight_files(folder)]
+    generation = folder / "generation_config.json"
+    return Published(
+        path=folder,
+        raw_config=raw,
+        config=_parsed(folder / "config.json", raw),
+        generation_config=_json(generation) if generation.is_file() else {},
+        tensors=open_safetensors(folder),
+        load_tokenizer=lambda: _folder_tokenizer(folder),
+        files={path.name: path for path in [*small, *weights]},
+    )
+
+
+def _open_gguf(path: Path) -> Published:
+    file = open_gguf(path)
+    raw = gguf_config(file)
+    return Published(
+        path=path,
+        raw_config=raw,
+        config=_parsed(path, raw),
+        generation_config=gguf_generation(file),
+        tensors=gguf_tensors(file, raw),
+        load_tokenizer=lambda: gguf_tokenizer(file),
+        files={"gguf": path},
+    )
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON ({error})") from error
+
+
+def _parsed(path: Path, raw: Mapping[str, Any]) -> DecoderConfig:
+    try:
+        return parse_config(raw)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None

@@ -1,0 +1,75 @@
+"""Tensors on their way from a checkpoint to the leaves of a parameter tree, one at a time.
+
+A source tells names and shapes first; the ledger is closed before the first tensor is read, so a checkpoint that does
+not fit is refused before it takes any device memory. Then one tensor after the other is read, laid out, cast and put
+on its device or shards: the host holds about two tensors beside the finished leaves.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import jax
+import ml_dtypes  # noqa: F401  (numpy learns the name bfloat16 from it)
+import numpy as np
+from tqdm import tqdm
+
+from ragjax.models.decoder import Decoder
+from ragjax.weights.keymap import Entry, KeyTable, Ledger, TensorInfo, leaf_specs, pair, to_leaf
+
+_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class TensorSource:
+    """An opened checkpoint: what it holds, and a function that reads one tensor as a numpy array.
+
+    Plain tensors come as stored; quantised ones are decoded straight into the dtype that is asked for.
+    """
+
+    path: str
+    tensors: Mapping[str, TensorInfo]
+    read: Callable[[str, np.dtype], np.ndarray]
+
+
+def fill(source: TensorSource, table: KeyTable, target: Decoder, progress: bool = False) -> tuple[Decoder, Ledger]:
+    """Read every leaf of `target` from `source`, each in the dtype that the target asks for, norms included.
+
+    The target's leaves are `ParamSpec`, or `jax.ShapeDtypeStruct` whose sharding says where each part goes.
+    Returns the parameters and the ledger that they were read by.
+
+    Raises:
+        ValueError: naming the file and everything that does not fit, before any tensor is read.
+    """
+    specs = leaf_specs(target)
+    try:
+        ledger = pair(table, source.tensors, specs)
+        _compare_copies(source, ledger)
+    except ValueError as error:
+        raise ValueError(f"{source.path}: {error}") from None
+    entries = tqdm(ledger.entries, unit="tensor", disable=not progress)
+    leaves = [_read_leaf(source, entry) for entry in entries]
+    return jax.tree.unflatten(jax.tree.structure(target), leaves), ledger
+
+
+def _read_leaf(source: TensorSource, entry: Entry) -> jax.Array:
+    """One leaf on its device, or each device's part on that device."""
+    spec, dtype = entry.spec, np.dtype(entry.spec.dtype)
+    value = to_leaf(source.read(entry.name, dtype), entry.layout, spec.shape, dtype)
+    sharding = getattr(spec, "sharding", None)
+    if sharding is None:
+        return jax.device_put(value)
+    return jax.make_array_from_callback(value.shape, sharding, lambda index: value[index])
+
+
+def _compare_copies(source: TensorSource, ledger: Ledger) -> None:
+    """A tied model that stores its head too is taken only if the two tensors agree."""
+    for name, original in ledger.copies:
+        same = source.tensors[name].shape == source.tensors[original].shape
+        dtype = np.dtype(source.tensors[original].dtype)
+        if not same or not _equal(source.read(name, dtype), source.read(original, dtype)):
+            raise ValueError(f"weights refused: the config ties {name} to {original}, but the file stores other values")
+
+
+def _equal(a: np.ndarray, b: np.ndarray) -> bool:
+    """Equality in blocks of rows, so that no second array of their size is made."""
+    return all(np.array_equal(a[i : i + _ROWS], b[i : i + _ROWS]) for i in range(0, len(a), _ROWS))

@@ -123,11 +123,13 @@ NEUTRAL: dict[str, Any] = {
     "remove_invalid_values": False,
 }
 
+_ORIGINAL = "original_max_position_embeddings"
+
 # kind -> the settings that it reads beside theta
 ROPE_KINDS = {
     "default": (),
     "linear": ("factor",),
-    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", _ORIGINAL),
 }
 
 _MISSING = object()
@@ -204,12 +206,11 @@ def rope_of(fields: Fields, published_theta: float | None) -> Rope:
     """Read one rotary table from any spelling; `published_theta` is used only where the file states no base at all."""
     blocks = [b for b in (fields.take("rope_scaling", None), fields.take("rope_parameters", None)) if b is not None]
     blocks = [_single_table(fields, block) for block in blocks]
-    bases = [
-        value for value in (fields.take("rope_theta", None), *(b.pop("rope_theta", None) for b in blocks)) if value
-    ]
+    stated = [fields.take("rope_theta", None), *(block.pop("rope_theta", None) for block in blocks)]
+    bases = [value for value in stated if value is not None]
     if len(set(bases)) > 1:
         fields.problems.append(f"rope_theta is stated as {' and '.join(map(str, bases))}")
-    original = fields.take("original_max_position_embeddings", None)
+    original = fields.take(_ORIGINAL, None)
     theta = Fields({"rope_theta": bases[0] if bases else published_theta})
     base = theta.number("rope_theta")
     ropes = {_scaling(fields, block, base, original) for block in blocks or [{}]}
@@ -243,17 +244,18 @@ def _scaling(fields: Fields, block: Mapping[str, Any], theta: float, original: i
         fields.problems.append(f"rope kind {kind!r} is not supported (supported: {', '.join(ROPE_KINDS)})")
         return Rope(theta, "default", 1.0, 1.0, 4.0, 0)
     used = ROPE_KINDS[kind]
-    if original is not None and "original_max_position_embeddings" in used:
-        inner.left.setdefault("original_max_position_embeddings", original)
-    elif original is not None:
-        inner.problems.append(f"original_max_position_embeddings {original!r} has no use in rope kind {kind!r}")
+    if original is not None:
+        inside = inner.left.get(_ORIGINAL)
+        inner.left[_ORIGINAL] = original
+        if inside not in (None, original):
+            inner.problems.append(f"{_ORIGINAL} is stated as {original!r} and {inside!r}")
     rope = Rope(
         theta=theta,
         kind=kind,
         factor=inner.number("factor") if "factor" in used else 1.0,
         low_freq_factor=inner.number("low_freq_factor") if "low_freq_factor" in used else 1.0,
         high_freq_factor=inner.number("high_freq_factor") if "high_freq_factor" in used else 4.0,
-        original_max_positions=inner.integer("original_max_position_embeddings") if len(used) == 4 else 0,
+        original_max_positions=inner.integer(_ORIGINAL) if _ORIGINAL in used else 0,
     )
     if rope.high_freq_factor <= rope.low_freq_factor:
         inner.problems.append("high_freq_factor must be above low_freq_factor")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MANIFEST = "ragjax.json"
 FORMAT = 1
 _PACKAGES = ("ragjax", "jax", "flax", "orbax-checkpoint", "numpy", "transformers", "safetensors", "gguf")
-_SLACK_BYTES = 1 << 25
+_SLACK_BYTES = 1 << 20
 
 
 def home() -> epath.Path:

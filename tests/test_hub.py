@@ -1,0 +1,182 @@
+"""From a name to a model: where it is looked for, loaded once, and which ids end its texts."""
+
+import gc
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+from huggingface_hub import errors
+
+from ragjax import hub
+from ragjax.testing import byte_tokenizer, random_params, tiny_config, tiny_model, write_checkpoint
+from ragjax.weights.convert import convert_model
+
+CONFIG = tiny_config()
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return write_checkpoint(tmp_path_factory.mktemp("hub") / "tiny", CONFIG, random_params(CONFIG), byte_tokenizer())
+
+
+def parameter_bytes() -> int:
+    gc.collect()
+    return sum(array.nbytes for array in jax.live_arrays())
+
+
+def test_C09_the_same_model_is_held_once_while_in_use(folder):
+    before = parameter_bytes()
+    compressor = hub.load(folder)
+    once = parameter_bytes() - before
+    reader = hub.load(str(folder))
+    assert reader.params is compressor.params
+    assert parameter_bytes() - before == once == sum(leaf.nbytes for leaf in jax.tree.leaves(compressor.params))
+    other = hub.load(folder, dtype=jnp.bfloat16)
+    assert other.params is not compressor.params
+    del compressor, reader, other
+    assert parameter_bytes() == before
+
+
+def test_C09_a_changed_folder_is_loaded_anew(tmp_path):
+    first = hub.load(write_checkpoint(tmp_path, CONFIG, random_params(CONFIG, seed=1), byte_tokenizer()))
+    second = hub.load(write_checkpoint(tmp_path, CONFIG, random_params(CONFIG, seed=2), byte_tokenizer()))
+    assert first.fingerprint != second.fingerprint
+    assert first.params is not second.params
+
+
+def test_a_cpu_gets_float32_unless_asked(folder):
+    assert hub.load(folder).dtype == jnp.float32
+    assert {leaf.dtype for leaf in jax.tree.leaves(hub.load(folder, dtype="bfloat16").params)} == {
+        jnp.dtype("bfloat16")
+    }
+
+
+def test_vocab_width_is_what_the_tokenizer_can_emit(folder):
+    model = hub.load(folder)
+    assert (model.config.vocab_size, model.vocab_width, len(model.tokenizer)) == (272, 261, 261)
+    assert tiny_model(vocab_size=200).vocab_width == 200
+
+
+@pytest.mark.parametrize(
+    ("generation", "config", "expected"),
+    [
+        (7, 8, (7, 8, 257)),
+        ([128001, 128009], 128009, (128001, 128009, 257)),
+        ([1, 106], None, (1, 106, 257)),
+        (None, [5, 257], (5, 257)),
+        (None, None, (257,)),
+        ([], 0, (0, 257)),
+    ],
+)
+def test_B05_stop_ids_are_the_union_of_all_sources_in_order(generation, config, expected):
+    tokenizer = byte_tokenizer()
+    assert hub.stop_ids({"eos_token_id": config}, {"eos_token_id": generation}, tokenizer) == expected
+    tokenizer.eos_token = None
+    assert hub.stop_ids({}, {}, tokenizer) == ()
+
+
+@pytest.mark.parametrize("wrong", ["2", -1, True, [1, None, 2.0]])
+def test_B05_what_is_no_id_is_refused_naming_its_source(wrong):
+    with pytest.raises(ValueError, match=r"eos_token_id of generation_config\.json"):
+        hub.stop_ids({}, {"eos_token_id": wrong}, byte_tokenizer())
+
+
+def test_B05_a_loaded_model_stops_at_every_id(tmp_path):
+    write_checkpoint(tmp_path, CONFIG, random_params(CONFIG), byte_tokenizer())
+    raw = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(raw | {"eos_token_id": [3, 260]}))
+    assert hub.load(tmp_path).stop_ids == (257, 260, 3)
+    convert_model(str(tmp_path), str(tmp_path / "out"))
+    assert hub.load(tmp_path / "out").stop_ids == (257, 260, 3)
+
+
+@pytest.mark.shared
+def test_B05_real_instruct_models_stop_at_the_end_of_a_turn(shared):
+    configs, tokenizer = shared / "models" / "configs", byte_tokenizer()
+    tokenizer.eos_token = None
+    found = {}
+    for name in ("meta-llama__Meta-Llama-3-8B-Instruct", "meta-llama__Llama-3.1-8B-Instruct"):
+        both = [json.loads((configs / f"{name}{end}").read_text()) for end in (".json", ".generation.json")]
+        found[name] = hub.stop_ids(*both, tokenizer)
+    assert set(found["meta-llama__Meta-Llama-3-8B-Instruct"]) == {128001, 128009}
+    assert set(found["meta-llama__Llama-3.1-8B-Instruct"]) == {128001, 128008, 128009}
+
+
+def test_a_hub_name_is_found_among_converted_checkpoints_first(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGJAX_HOME", str(tmp_path))
+    convert_model(str(folder), str(tmp_path / "some-org--some-model"))
+    assert hub.load("some-org/some-model").name == "some-org/some-model"
+    assert hub.load("some-org--some-model").config == CONFIG
+
+
+def test_a_hub_name_is_fetched_with_only_the_files_it_needs(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGJAX_HOME", str(tmp_path))
+    asked = {}
+
+    def snapshot(name, **patterns):
+        asked.update(patterns, name=name)
+        return str(folder)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    assert hub.load("some-org/some-model").config == CONFIG
+    assert asked["name"] == "some-org/some-model"
+    assert not any(pattern.endswith((".bin", ".pth", ".gguf", "*")) for pattern in asked["allow_patterns"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (errors.GatedRepoError, ["licence", "https://huggingface.co/org/name", "HF_TOKEN"]),
+        (errors.RepositoryNotFoundError, ["no such repository", "HF_TOKEN"]),
+        (errors.LocalEntryNotFoundError, ["cannot be reached", "load that folder"]),
+        (errors.OfflineModeIsEnabled, ["cannot be reached", "load that folder"]),
+    ],
+)
+def test_a_model_that_cannot_be_had_says_what_to_do(kind, words, tmp_path, monkeypatch):
+    def snapshot(*_, **__):
+        raise kind.__new__(kind)  # the constructors want an HTTP response
+
+    monkeypatch.setenv("RAGJAX_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    with pytest.raises(FileNotFoundError) as raised:
+        hub.load("org/name")
+    assert all(word in str(raised.value) for word in [*words, "org/name", str(tmp_path / "home")])
+
+
+@pytest.mark.parametrize("source", ["./nowhere", "/no/such/folder", "missing.gguf", "a/b/c"])
+def test_a_path_that_is_not_there_is_said_to_be_so(source):
+    with pytest.raises(FileNotFoundError, match="no such file or folder"):
+        hub.load(source)
+
+
+IMPORTS = """
+import sys
+if sys.argv[1] == "absent":
+    import no_torch
+import ragjax, ragjax.hub, ragjax.testing, ragjax.weights.convert, ragjax.models.decoder
+from jax._src import xla_bridge
+assert "torch" not in sys.modules and "transformers" not in sys.modules
+assert not xla_bridge.backends_are_initialized()
+if sys.argv[1] == "absent":
+    model = ragjax.hub.load(sys.argv[2])
+    ragjax.weights.convert.main([sys.argv[2], "--out", sys.argv[3]])
+    again = ragjax.hub.load(sys.argv[3])
+    assert again.tokenizer.encode("x") == model.tokenizer.encode("x")
+    assert "torch" not in sys.modules
+    print(float(abs(again.params.embedding - model.params.embedding).max()))
+"""
+
+
+@pytest.mark.parametrize("torch", ["present", "absent"])
+def test_A21_imports_touch_no_torch_and_no_device(folder, tmp_path, torch):
+    paths = f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'weights'}"
+    command = [sys.executable, "-c", IMPORTS, torch, str(folder), str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths})
+    assert done.returncode == 0, done.stderr
+    assert torch == "present" or done.stdout.splitlines()[-1] == "0.0"

@@ -1,0 +1,125 @@
+"""SmolLM2-135M-Instruct against transformers on the same dequantised weights: logits, greedy tokens, the ensemble.
+
+The oracle reads the GGUF file by itself; we read the converted checkpoint. So dequantisation, the rows permuted for
+rotary embedding, the key table, the config and the decode loop are all under test at once.
+"""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, DynamicCache
+
+import ragjax
+from experiments.models import CACHE, MEMBER
+from ragjax.compress.favicomp import FaviComp
+from ragjax.compress.prompts import DEFAULT_PROMPTS, number_documents
+from ragjax.data import load_examples
+from ragjax.decode.buckets import left_pad
+from ragjax.decode.loop import prefill
+from ragjax.decode.prompt import build_prompt
+from ragjax.decode.text import generate
+from ragjax.models import decoder
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXT = (
+    "Rivers carry more than water. In spring the Orrin brings down gravel from the Stannick hills, and the villages "
+    "along it have built their bridges with wide arches, so that the stones may pass. When the 1868 flood took the "
+    "old crossing, the masons measured the gravel first and the water second: 41 carts a day, they wrote, for 3 weeks."
+)
+
+
+@pytest.fixture(scope="module")
+def lm(smollm2: Path) -> ragjax.LanguageModel:
+    return ragjax.load(smollm2)
+
+
+@pytest.fixture(scope="module")
+def oracle(smollm2: Path) -> torch.nn.Module:
+    gguf = ROOT / CACHE / Path(MEMBER).name
+    if not gguf.exists():
+        pytest.skip("the GGUF file that the checkpoint was converted from is gone: run `make models` anew")
+    torch.set_num_threads(os.cpu_count() or 1)
+    return AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32).eval()
+
+
+def test_logits_at_every_position(lm, oracle) -> None:
+    """Within max(1e-4, 3 x the oracle's own float32-to-float64 deviation), and the same best token everywhere."""
+    ids = [list(lm.tokenizer(TEXT * 2)["input_ids"]), list(lm.tokenizer(TEXT[:60])["input_ids"])]
+    tokens, valid = left_pad(ids, 2, 192)
+    hidden, _ = decoder.forward(lm.params, lm.config, tokens, valid)
+    found = np.asarray(decoder.logits(lm.params, hidden, lm.vocab_width))
+    for row, row_ids in enumerate(ids):
+        with torch.no_grad():
+            single = oracle(torch.tensor([row_ids])).logits[0].numpy()
+        deviation = np.abs(single - _float64(oracle, row_ids)).max()
+        mine = found[row, -len(row_ids) :]
+        assert np.abs(mine - single).max() <= max(1e-4, 3 * deviation)
+        assert np.array_equal(mine.argmax(-1), single.argmax(-1))
+
+
+def _float64(oracle: torch.nn.Module, ids: list[int]) -> np.ndarray:
+    # transformers refuses to cast what came from a GGUF file; its weights are plain float32 all the same.
+    try:
+        with torch.no_grad():
+            return torch.nn.Module.double(oracle)(torch.tensor([ids])).logits[0].numpy()
+    finally:
+        torch.nn.Module.float(oracle)
+
+
+def test_greedy_tokens(lm, oracle) -> None:
+    """64 greedy tokens equal the oracle's, for a raw text and for a chat, alone and in one batch."""
+    chat = [{"role": "user", "content": "Why do masons measure gravel before they build a bridge?"}]
+    rendered = lm.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    prompts = [lm.tokenizer(TEXT)["input_ids"], lm.tokenizer(rendered, add_special_tokens=False)["input_ids"]]
+    raw, answer = generate(lm, TEXT, max_new=64), generate(lm, [chat], max_new=64)[0]
+    for ids, mine in zip(prompts, (raw, answer), strict=True):
+        assert mine.prompt_tokens == len(ids)
+        assert mine.tokens.tolist() == _greedy(oracle, ids, 64, lm.stop_ids)
+
+
+def _greedy(oracle: torch.nn.Module, ids: list[int], count: int, stops: tuple[int, ...]) -> list[int]:
+    return _reference([(oracle, ids)], [1.0], count, stops)
+
+
+def _reference(members: list, shares: list[float], count: int, stops: tuple[int, ...]) -> list[int]:
+    """The plain loop: each member's float32 log-probabilities, weighted, summed, and the best token fed back."""
+    caches = [DynamicCache() for _ in members]
+    inputs = [torch.tensor([ids]) for _, ids in members]
+    tokens: list[int] = []
+    while len(tokens) < count:
+        mixed = 0.0
+        for (model, _), cache, new, share in zip(members, caches, inputs, shares, strict=True):
+            with torch.no_grad():
+                logits = model(new, past_key_values=cache, use_cache=True).logits[0, -1]
+            mixed = mixed + share * torch.log_softmax(logits.float(), dim=-1)
+        token = int(torch.argmax(mixed))
+        if token in stops:
+            break
+        tokens.append(token)
+        inputs = [torch.tensor([[token]]) for _ in members]
+    return tokens
+
+
+def test_ensemble_equals_a_plain_loop_on_real_questions(lm, oracle) -> None:
+    """FaviComp's tokens on the first 8 shipped questions, in one batch, equal the loop above run one by one."""
+    examples = load_examples(ROOT / "experiments/data/questions.jsonl", limit=8).examples
+    found = FaviComp(compressor=lm, target=lm, alpha=0.5, max_new=24).compress(examples)
+    words = DEFAULT_PROMPTS
+    for example, compressed in zip(examples, found, strict=True):
+        documents = number_documents(example.documents)
+        data = {"question": example.question, "documents": documents}
+        compression = build_prompt(lm.tokenizer, words.compress_system, words.compress_user, data)
+        context = build_prompt(lm.tokenizer, words.context_system, words.context_user, data)
+        members = [(oracle, list(compression.ids)), (oracle, list(context.ids))]
+        assert compressed.trace.tokens.tolist() == _reference(members, [0.5, 0.5], 24, lm.stop_ids)
+
+
+def test_hidden_dtype_is_the_checkpoint_s(lm) -> None:
+    """The demo's checkpoint is float32 on a CPU, and prefill keeps it: nothing is cast on the way."""
+    tokens, valid = left_pad([[1, 2, 3]], 1, 32)
+    filled = prefill(lm.params, lm.config, tokens, valid, width=lm.vocab_width)
+    assert filled.cache.keys[0].dtype == np.float32
+    assert filled.logits.shape == (1, lm.vocab_width)

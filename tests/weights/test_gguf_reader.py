@@ -1,0 +1,247 @@
+"""GGUF files: every block type, the order of query and key rows, rope settings, the tokenizer inside."""
+
+import struct
+import sys
+
+import gguf
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gguf import GGMLQuantizationType as Kind
+
+from ragjax import hub
+from ragjax.models.config import Rope
+from ragjax.models.layers import inverse_frequencies
+from ragjax.testing import disk_tensors, random_params, tiny_config
+from ragjax.weights.gguf_reader import dequantize, gguf_config, open_gguf
+from ragjax.weights.gguf_tokenizer import gguf_tokenizer
+from tests.weights.gguf_files import add_byte_vocabulary, gguf_name, write_gguf
+
+CONFIG = tiny_config(hidden_size=64, intermediate_size=96)
+PLAIN = ("F32", "F16", "BF16")
+QUANTISED = ("Q4_0", "Q4_1", "Q5_0", "Q8_0")
+
+
+def same(a, b) -> bool:
+    return jax.tree.all(jax.tree.map(lambda x, y: bool(np.array_equal(x, y)), a, b))
+
+
+def one_tensor(path, data, kind):
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_tensor("x", data, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return open_gguf(path).tensors["x"]
+
+
+@pytest.mark.parametrize("kind", PLAIN + QUANTISED)
+def test_simple_blocks_decode_to_what_was_stored(tmp_path, kind):
+    value = np.random.default_rng(0).standard_normal((7, 64), dtype=np.float32)
+    stored = gguf.quants.quantize(value, Kind[kind])
+    decoded = dequantize(one_tensor(tmp_path / "x.gguf", stored, Kind[kind]), np.dtype(np.float32))
+    assert decoded.shape == value.shape
+    assert np.array_equal(decoded, gguf.quants.dequantize(stored, Kind[kind]))
+    bits = {"F32": 30, "F16": 10, "BF16": 7, "Q4_0": 2.5, "Q4_1": 3, "Q5_0": 3.5, "Q8_0": 6}[kind]
+    assert np.max(np.abs(decoded - value)) <= np.max(np.abs(value)) * 2.0**-bits
+
+
+def half(data: bytes) -> float:
+    return float(np.frombuffer(data, np.float16)[0])
+
+
+def plain_q4_k(block: bytes) -> list[float]:
+    """One block of 256 weights, read byte by byte: two half scales, 12 bytes of 6-bit scales and minima, 128 bytes."""
+    scale, minimum, packed, quants = half(block[:2]), half(block[2:4]), block[4:16], block[16:]
+    out = []
+    for j in range(8):
+        if j < 4:
+            sc, mn = packed[j] & 63, packed[j + 4] & 63
+        else:
+            sc = (packed[j + 4] & 15) | ((packed[j - 4] >> 6) << 4)
+            mn = (packed[j + 4] >> 4) | ((packed[j] >> 6) << 4)
+        chunk = quants[32 * (j // 2) : 32 * (j // 2) + 32]
+        out += [scale * sc * ((byte >> 4 * (j % 2)) & 15) - minimum * mn for byte in chunk]
+    return out
+
+
+def plain_q6_k(block: bytes) -> list[float]:
+    """One block of 256 weights: 128 bytes of low nibbles, 64 of high pairs, 16 signed scales, one half scale."""
+    low, high, scales = block[:128], block[128:192], struct.unpack("16b", block[192:208])
+    scale, out = half(block[208:210]), [0.0] * 256
+    for index in range(256):
+        part, rest = divmod(index, 128)
+        row, column = divmod(rest, 32)
+        nibble = (low[64 * part + 32 * (row % 2) + column] >> 4 * (row // 2)) & 15
+        pair = (high[32 * part + column] >> 2 * row) & 3
+        out[index] = scale * scales[index // 16] * ((nibble | pair << 4) - 32)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "halves", "plain"), [("Q4_K", 144, (0, 2), plain_q4_k), ("Q6_K", 210, (208,), plain_q6_k)]
+)
+def test_k_blocks_decode_to_what_their_bytes_say(tmp_path, kind, size, halves, plain):
+    rng = np.random.default_rng(0)
+    stored = rng.integers(0, 256, (3, 2 * size), dtype=np.uint8)
+    blocks = stored.reshape(-1, size)
+    for at in halves:
+        blocks[:, at : at + 2] = rng.uniform(0.01, 0.1, (6, 1)).astype(np.float16).view(np.uint8)
+    decoded = dequantize(one_tensor(tmp_path / "x.gguf", stored, Kind[kind]), np.dtype(np.float32))
+    expected = [plain(block.tobytes()) for block in blocks]
+    np.testing.assert_allclose(decoded.reshape(-1, 256), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_decoding_in_blocks_of_rows_changes_nothing(tmp_path, monkeypatch):
+    value = np.random.default_rng(0).standard_normal((50, 64), dtype=np.float32)
+    tensor = one_tensor(tmp_path / "x.gguf", gguf.quants.quantize(value, Kind.Q8_0), Kind.Q8_0)
+    whole = dequantize(tensor, np.dtype(jnp.bfloat16))
+    monkeypatch.setattr("ragjax.weights.gguf_reader._BLOCK_BYTES", 4 * 64 * 7)
+    assert np.array_equal(dequantize(tensor, np.dtype(jnp.bfloat16)), whole)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"tied_head": True}, {"qkv_bias": True, "output_bias": True, "mlp_bias": True}]
+)
+def test_A20_a_whole_model_comes_back_bit_for_bit(tmp_path, changes):
+    """llama.cpp's row order is undone for weights and biases; names, config and the tied head are found."""
+    cfg = tiny_config(**changes)
+    params = random_params(cfg)
+    model = hub.load(write_gguf(tmp_path / "tiny.gguf", cfg, params))
+    assert model.config == cfg
+    assert same(model.params, params)
+    assert model.stop_ids == (258, 259)
+
+
+@pytest.mark.parametrize("kind", QUANTISED)
+def test_a_quantised_model_holds_the_decoded_weights(tmp_path, kind):
+    params = random_params(CONFIG)
+    model = hub.load(write_gguf(tmp_path / "tiny.gguf", CONFIG, params, Kind[kind]))
+    for name, value in disk_tensors(CONFIG, params).items():
+        mine = disk_tensors(CONFIG, model.params)[name]
+        wanted = (
+            gguf.quants.dequantize(gguf.quants.quantize(value, Kind[kind]), Kind[kind]) if value.ndim == 2 else value
+        )
+        assert np.array_equal(mine, wanted), name
+
+
+def scaled(rope: Rope, **metadata):
+    cfg = tiny_config(num_layers=1, rope=rope)
+    plain = inverse_frequencies(Rope(rope.theta, "default", 1.0, 1.0, 4.0, 0), cfg.head_dim)
+    return cfg, [("rope_freqs.weight", plain / inverse_frequencies(rope, cfg.head_dim))], metadata
+
+
+def test_A01_stored_frequencies_of_llama3_become_its_settings(tmp_path):
+    rope = Rope(500000.0, "llama3", 32.0, 1.0, 4.0, 8192)
+    cfg, extra, metadata = scaled(rope)
+    path = write_gguf(tmp_path / "x.gguf", cfg, random_params(cfg), extra=extra, metadata=metadata)
+    assert hub.load(path).config.rope == rope
+
+
+def test_A01_stored_frequencies_of_no_known_kind_are_refused(tmp_path):
+    cfg, extra, _ = scaled(Rope(500000.0, "llama3", 32.0, 1.5, 4.0, 8192))
+    path = write_gguf(tmp_path / "x.gguf", cfg, random_params(cfg), extra=extra)
+    with pytest.raises(ValueError, match=r"x\.gguf: rope_freqs\.weight holds frequencies"):
+        hub.load(path)
+
+
+def test_a_linear_factor_is_read(tmp_path):
+    cfg = tiny_config(num_layers=1)
+    metadata = {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}
+    rope = hub.load(write_gguf(tmp_path / "x.gguf", cfg, random_params(cfg), metadata=metadata)).config.rope
+    assert (rope.kind, rope.factor) == ("linear", 4.0)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [
+        ({"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0}, "rope scaling 'yarn'"),
+        ({"expert_count": 8}, "llama.expert_count is 8"),
+        ({"attention.sliding_window": 4096}, "llama.attention.sliding_window is 4096"),
+        ({"rope.dimension_count": 8}, "rotary width 8"),
+    ],
+)
+def test_metadata_that_would_change_the_model_is_refused(tmp_path, metadata, words):
+    cfg = tiny_config(num_layers=1)
+    path = write_gguf(tmp_path / "x.gguf", cfg, random_params(cfg), metadata=metadata)
+    with pytest.raises(ValueError, match=words) as error:
+        hub.load(path)
+    assert "x.gguf" in str(error.value)
+
+
+def test_another_architecture_is_refused_by_name(tmp_path):
+    writer = gguf.GGUFWriter(tmp_path / "x.gguf", "qwen2")
+    writer.add_block_count(2)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with pytest.raises(ValueError, match="'qwen2' is not supported"):
+        hub.load(tmp_path / "x.gguf")
+
+
+def test_a_block_type_that_is_not_read_is_named(tmp_path):
+    data = gguf.quants.quantize(np.ones((2, 32), np.float32), Kind.Q5_1)
+    with pytest.raises(ValueError, match=r"not x \(Q5_1\)"):
+        one_tensor(tmp_path / "x.gguf", data, Kind.Q5_1)
+
+
+@pytest.mark.parametrize("kept", [0.9, 0.3, 0.0001])
+def test_a_file_cut_short_is_refused(tmp_path, kept):
+    path = write_gguf(tmp_path / "x.gguf", CONFIG, random_params(CONFIG))
+    data = path.read_bytes()
+    path.write_bytes(data[: int(kept * len(data))])
+    with pytest.raises(ValueError, match=r"x\.gguf: not a whole GGUF file"):
+        hub.load(path)
+
+
+def test_without_the_package_the_message_says_what_to_install(tmp_path, monkeypatch):
+    path = write_gguf(tmp_path / "x.gguf", CONFIG, random_params(CONFIG))
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with pytest.raises(ImportError, match=r"pip install 'ragjax\[gguf\]'"):
+        hub.load(path)
+
+
+def vocabulary(path, cutting):
+    writer = gguf.GGUFWriter(path, "llama")
+    add_byte_vocabulary(writer, cutting)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    return gguf_tokenizer(open_gguf(path))
+
+
+def test_B04_digits_are_cut_before_the_merges_where_the_file_says_so(tmp_path):
+    """`smollm` cuts digits off first, so white space before one stays whole and merges."""
+    smol = vocabulary(tmp_path / "a.gguf", "smollm")
+    plain = vocabulary(tmp_path / "b.gguf", "gpt-2")
+    assert smol.tokenize("a  12") == ["a", "\u0120\u0120", "1", "2"]
+    assert plain.tokenize("a  12") == ["a", "\u0120", "\u0120", "1", "2"]
+
+
+def test_B04_bos_follows_the_kind_of_vocabulary(tmp_path):
+    assert vocabulary(tmp_path / "a.gguf", "smollm").encode("<s>") == [257]
+    assert vocabulary(tmp_path / "b.gguf", "llama-bpe").encode("<s>") == [257, 257]
+
+
+def test_the_tokenizer_keeps_texts_specials_and_template(tmp_path):
+    tokenizer = vocabulary(tmp_path / "a.gguf", "smollm")
+    text = "caf\u00e9 \u2014 12 \u00e9t\u00e9s, 'quoted' .\n\n \U0001f600"
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.encode("<end_of_turn><tool>") == [259, 260]
+    assert tokenizer.decode([259, 260], skip_special_tokens=True) == "<tool>"
+    assert tokenizer.apply_chat_template([{"role": "user", "content": "x"}], tokenize=False) == "<s>x"
+
+
+def test_an_unknown_way_of_cutting_is_refused_by_name(tmp_path):
+    with pytest.raises(ValueError, match="pre-tokenizer 'qwen2' is not supported"):
+        vocabulary(tmp_path / "a.gguf", "qwen2")
+
+
+def test_the_names_of_the_writer_are_the_readers(tmp_path):
+    cfg = tiny_config(num_layers=1, qkv_bias=True, output_bias=True, mlp_bias=True)
+    file = open_gguf(write_gguf(tmp_path / "x.gguf", cfg, random_params(cfg)))
+    assert set(file.tensors) == {gguf_name(name) for name in disk_tensors(cfg, random_params(cfg))}
+    assert gguf_config(file)["rms_norm_eps"] == 1e-5

@@ -1,0 +1,73 @@
+"""Converting and loading stay within: converted bytes + 2.5 x the largest tensor + 100 MiB of anonymous memory."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from ragjax.models.decoder import abstract
+from ragjax.testing import byte_tokenizer, raw_config, tiny_config
+from ragjax.weights.keymap import disk_name, leaf_specs, to_disk
+from ragjax.weights.tables import LLAMA
+
+MIB = 2**20
+CONFIG = tiny_config(
+    vocab_size=4096,
+    num_layers=5,
+    hidden_size=1024,
+    intermediate_size=4096,
+    num_heads=16,
+    num_kv_heads=4,
+    head_dim=64,
+    tied_head=True,
+)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory) -> Path:
+    """A model of 300 MB in float32, stored as bfloat16 in one shard per layer."""
+    folder = tmp_path_factory.mktemp("large")
+    generator = np.random.default_rng(0)  # noise throughout: what compresses well would hide copies in flight
+    shards: dict[str, dict[str, np.ndarray]] = {}
+    for path, spec in leaf_specs(abstract(CONFIG, np.float32)).items():
+        name, layout = disk_name(LLAMA, path)
+        stored = to_disk(np.broadcast_to(np.int8(0), spec.shape), layout).shape
+        shard = f"model-{path.split('.')[1] if path.startswith('layers') else 'rest'}.safetensors"
+        values = generator.standard_normal(stored, dtype=np.float32)
+        shards.setdefault(shard, {})[name] = values.astype(ml_dtypes.bfloat16)
+    weight_map = {name: shard for shard, tensors in shards.items() for name in tensors}
+    for shard, tensors in shards.items():
+        save_file(tensors, folder / shard)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    (folder / "config.json").write_text(json.dumps(raw_config(CONFIG)))
+    byte_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def _peak(what: str, source: Path, out: Path, dtype: str) -> int:
+    script = Path(__file__).with_name("measure_memory.py")
+    command = [sys.executable, str(script), what, str(source), str(out), dtype]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return json.loads(done.stdout.splitlines()[-1])["peak"]
+
+
+def _bound(dtype: str) -> float:
+    sizes = [int(np.prod(spec.shape)) * np.dtype(dtype).itemsize for spec in jax.tree.leaves(abstract(CONFIG, dtype))]
+    return sum(sizes) + 2.5 * max(sizes) + 100 * MIB
+
+
+def test_conversion_and_loading_stay_within_the_memory_bound(large, tmp_path):
+    out = tmp_path / "converted"
+    runs = [("convert", large, "float32"), ("load", out, "float32"), ("load", large, "bfloat16")]
+    for what, source, dtype in runs:
+        peak, bound = _peak(what, source, out, dtype), _bound(dtype)
+        print(f"{what} {source.name} {dtype}: {peak / MIB:.0f} MiB, bound {bound / MIB:.0f} MiB")
+        assert peak <= bound

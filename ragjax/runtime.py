@@ -25,9 +25,20 @@ def note_program(name: str, *shape: object) -> None:
     PROGRAMS[(name, *shape)] += 1
 
 
-def home() -> Path:
-    """Where converted checkpoints live: `RAGJAX_HOME`, by default ./checkpoints."""
-    return Path(os.environ.get("RAGJAX_HOME", "checkpoints"))
+def require_backend(expected: str) -> None:
+    """Stop where JAX runs on something else than expected ("tpu", "gpu", "cpu"): a plug-in that does not match falls
+    back to the CPU with no more than a warning, and the work would take days.
+
+    Raises:
+      RuntimeError: naming the expected and the found backend, and the versions.
+    """
+    found = jax.default_backend()
+    if found != expected:
+        raise RuntimeError(
+            f"expected a {expected.upper()} and found {found.upper()} ({jax.device_count()} devices, jax "
+            f"{jax.__version__}). Choose the right runtime and restart it; do not install another jax over the "
+            "one that came with it."
+        )
 
 
 def setup(*, cache: str | os.PathLike | None = None, level: int = logging.INFO) -> None:

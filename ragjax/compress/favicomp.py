@@ -1,21 +1,21 @@
 """FaviComp: evidence that the target model is familiar with (section 3 of the paper).
 
 Two chats are decoded in lock-step into one text. The compressor sees the question and the documents, the target the
-question alone; each token is the best of
+question alone; given the text so far, each token is the best of
 
-    alpha * log P_target(v | question, text so far) + (1 - alpha) * log P_compressor(v | question, documents, text so far)
+    alpha * log P_target(v | question, text) + (1 - alpha) * log P_compressor(v | question, documents, text)
 
 alpha 0 is zero-shot summarisation (the target is not run), alpha 1 generated context (the compressor is not run).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ragjax.compress.base import Budget, Compressed, Trace, Unit, as_document
 from ragjax.compress.cut import cut_to_budget, source_length
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, number_documents
-from ragjax.data.records import Document, Example
+from ragjax.data import Document, Example, example_ids
 from ragjax.decode.engine import Execution, Progress, Sampling, Voice, decode_prompts
 from ragjax.decode.prompt import Prompt, build_prompt, count_tokens, decode_pieces
 from ragjax.decode.sampling import check_knobs
@@ -80,10 +80,11 @@ class FaviComp:
         if len(questions) != len(lists):
             raise ValueError(f"{len(questions)} questions need as many lists of documents, got {len(lists)}")
         examples = [
-            Example(id=f"{n}", question=q, documents=tuple(map(as_document, docs)))
-            for n, (q, docs) in enumerate(zip(questions, lists, strict=True))
+            Example(id="", question=q, documents=tuple(map(as_document, docs)))
+            for q, docs in zip(questions, lists, strict=True)
         ]
-        found = self.compress(examples, Budget.of(budget))
+        named = [replace(e, id=name) for e, name in zip(examples, example_ids(examples), strict=True)]
+        found = self.compress(named, Budget.of(budget))
         return found[0] if single else found
 
     def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:

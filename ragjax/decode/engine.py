@@ -45,6 +45,8 @@ class Sampling:
         check_knobs(self.temperature, self.top_k, self.top_p, self.repetition_penalty)
         if self.penalty_scope not in ("prompt", "generated"):
             raise ValueError(f'penalty_scope is "prompt" or "generated", got {self.penalty_scope!r}')
+        if self.seed is not None and not 0 <= self.seed < 2**32:
+            raise ValueError(f"a seed lies in [0, 2**32), got {self.seed}")
 
     def seeded(self) -> "Sampling":
         """With the seed settled: None becomes one drawn from the system."""

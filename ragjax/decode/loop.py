@@ -139,11 +139,11 @@ def start(plan: Plan, prefilled: Sequence[Prefilled], rows: int, budget: np.ndar
     """
     logits = jnp.stack([p.logits for p in prefilled])
     each = rows // logits.shape[1]
-    dtype = prefilled[0].cache.keys[0].dtype
     suffixes: list[SuffixCache | None] = [None] * len(prefilled)
     for cfg, group in zip(plan.configs, plan.groups, strict=True):
         shape = suffix_shape(cfg, rows, plan.max_new)
         for member in group:
+            dtype = prefilled[member].cache.keys[0].dtype
             empty = [tuple(jnp.zeros(shape, dtype) for _ in range(cfg.num_layers)) for _ in range(2)]
             suffixes[member] = SuffixCache(*empty)
     return DecodeState(
@@ -182,8 +182,9 @@ def choose(
     total = jax.nn.logsumexp(scores, axis=-1)
     picked = partial(jnp.take_along_axis, indices=token[:, None], axis=-1)
     own = jnp.take_along_axis(log_probs, jnp.broadcast_to(token, log_probs.shape[:2])[..., None], axis=-1)
-    # Both must be finite: a member may be all -inf, or hold NaN or +inf; the mix may allow nothing.
-    finite = jnp.all(jnp.isfinite(normalizer[..., 0]), axis=0) & jnp.isfinite(total)
+    # Both must be finite: a member may be all -inf, or hold NaN or +inf; the mix may allow nothing. A member without a
+    # share has no say, not even this one: its candidate is that of the other member alone.
+    finite = jnp.all(jnp.isfinite(normalizer[..., 0]) | (knobs.weights == 0), axis=0) & jnp.isfinite(total)
     argmax = jnp.argmax(jnp.where(knobs.allowed, log_probs, -jnp.inf), axis=-1).astype(jnp.int32)
     output = StepOutput(
         emitted=finite,

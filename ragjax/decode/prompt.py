@@ -114,7 +114,7 @@ def _render(tokenizer: Any, system: str, user: str) -> tuple[str, tuple[str, ...
         return _apply(tokenizer, [turn]), ()
     try:
         rendered = _apply(tokenizer, [{"role": "system", "content": system}, turn])
-        if system in rendered:
+        if system.strip() in rendered:
             return rendered, ()
     except jinja2.TemplateError:
         pass  # This family has no system role: its template says so by raising.

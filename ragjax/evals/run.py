@@ -28,7 +28,8 @@ logger = logging.getLogger(__name__)
 
 Row = dict[str, Any]
 Outcome = tuple[list[list[Row]], list[Row]]
-Work = Callable[[Sequence[int], Sequence[int]], Outcome]
+Tell = Callable[[str], None]
+Work = Callable[[Sequence[int], Sequence[int], Tell], Outcome]
 
 
 class MixedSettingsError(ValueError):
@@ -53,6 +54,7 @@ class Point:
 
     @cached_property
     def hash(self) -> str:
+        """The hash of the settings: the part of a row's key that is not its item."""
         return digest(self.settings)
 
 
@@ -60,8 +62,9 @@ class Point:
 class Group:
     """Points whose rows are made together.
 
-    `work(points, items)` takes positions in `points` and in `items` and gives rows[point][item], each with a
-    `status`, and timing rows, each with the `point` it is charged to (a position in `points`).
+    `work(points, items, tell)` takes positions in `points` and in `items` and gives rows[point][item], each with a
+    `status`, and timing rows, each with the `point` it is charged to (a position in `points`). It may `tell` the
+    progress bar what it is doing.
     """
 
     points: tuple[Point, ...]
@@ -178,22 +181,22 @@ def plan(groups: Sequence[Group], done: Mapping[str, Row]) -> Iterator[Task]:
                 yield Task(f"g{g:02d}-b{b:05d}-{digest(chosen)}.jsonl", group, points, missing, chosen)
 
 
-def attempt(work: Work, points: Sequence[int], items: Sequence[int], tries: int) -> Outcome:
+def attempt(work: Work, points: Sequence[int], items: Sequence[int], tell: Tell, tries: int) -> Outcome:
     """Make the rows of a batch; should it raise, those of each item alone."""
     try:
-        return checked(work(points, items))
+        return checked(work(points, items, tell))
     except Exception as error:
         logger.warning("a batch of %d items raised %s; trying its items one by one", len(items), describe_error(error))
-    alone = [attempt_alone(work, points, item, tries) for item in items]
+    alone = [attempt_alone(work, points, item, tell, tries) for item in items]
     rows = [[outcome[0][p][0] for outcome in alone] for p in range(len(points))]
     return rows, [timing for outcome in alone for timing in outcome[1]]
 
 
-def attempt_alone(work: Work, points: Sequence[int], item: int, tries: int) -> Outcome:
+def attempt_alone(work: Work, points: Sequence[int], item: int, tell: Tell, tries: int) -> Outcome:
     """Make the rows of one item, at most `tries` times; rows that say why if each of them raises."""
     for _ in range(tries):
         try:
-            return checked(work(points, [item]))
+            return checked(work(points, [item], tell))
         except Exception as error:
             reason = describe_error(error)
     return [[{"status": f"failed({reason})", "tries": tries}] for _ in points], []
@@ -212,9 +215,9 @@ def describe_error(error: Exception) -> str:
     return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
 
 
-def execute(task: Task, tries: int, execution: Mapping[str, Any], parts: epath.Path) -> Part:
+def execute(task: Task, tries: int, execution: Mapping[str, Any], parts: epath.Path, tell: Tell) -> Part:
     """Make the rows of a task and write them as one part."""
-    rows, timings = attempt(task.group.work, task.points, task.items, tries)
+    rows, timings = attempt(task.group.work, task.points, task.items, tell, tries)
     points = task.group.points
     named = [
         {"key": key, **row}
@@ -308,7 +311,6 @@ def run_tasks(
     written = []
     with tqdm(total=total, initial=max(0, total - missing), unit="row", disable=jax.process_index() != 0) as bar:
         for task in tasks:
-            bar.set_description(", ".join(task.group.points[p].label for p in task.points[:1]), refresh=True)
-            written.append(execute(task, tries, execution, parts))
+            written.append(execute(task, tries, execution, parts, bar.set_postfix_str))
             bar.update(len(written[-1].rows))
     return written

@@ -1,0 +1,1 @@
+"""One file a study; each builds the list `POINTS`."""

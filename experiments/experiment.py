@@ -1,0 +1,184 @@
+"""One point of a study: a frozen record of everything that defines its rows, and of how they are made.
+
+A method reads some of the fields. `canonical()` sets the others to None, so that points that ask for the same work
+are equal. Values typed by a user are parsed by the declared type of their field.
+"""
+
+import difflib
+import types
+import typing
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from ragjax.compress.base import Budget
+from ragjax.decode.ensemble import MIXES
+from ragjax.decode.prompt import FORMATS
+from ragjax.evals.normalize import NORMALIZERS
+from ragjax.evals.reader import ORDERS
+
+EXECUTION_FIELDS = ("limit", "batch", "out")
+MODEL_FIELDS = ("compressor", "target", "reader")
+ALWAYS = frozenset({"method", "data", "prompt_format", "prompts", *EXECUTION_FIELDS})
+
+READING = frozenset({"reader", "reader_max_new", "reader_temperature", "normalizer", "top_k", "dtype"})
+SHOWING = READING | {"target", "reader_order"}
+WRITING = SHOWING | {"max_new", "budget", "temperature", "top_p", "repetition_penalty"}
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of a table: its title, the models it decodes with, and the fields that it reads beside those of all."""
+
+    title: str
+    decodes_with: tuple[str, ...]
+    reads: frozenset[str]
+
+
+METHODS = {
+    "no_context": Method("no context", (), READING),
+    "raw": Method("raw documents", (), SHOWING),
+    "zero_shot": Method("zero-shot summary", ("compressor",), WRITING | {"compressor"}),
+    "generated": Method("generated context", ("target",), WRITING),
+    "concat": Method("concatenation", ("compressor", "target"), WRITING | {"compressor"}),
+    "favicomp": Method("FaviComp", ("compressor", "target"), WRITING | {"compressor", "alpha", "mix"}),
+}
+
+CHOICES = {
+    "method": tuple(METHODS),
+    "mix": MIXES,
+    "dtype": ("float32", "bfloat16", "float16"),
+    "prompt_format": FORMATS,
+    "reader_order": ORDERS,
+    "normalizer": tuple(NORMALIZERS),
+}
+MINIMA = {"max_new": 1, "reader_max_new": 1, "top_k": 1, "limit": 1, "batch": 1, "temperature": 0, "alpha": 0}
+MINIMA |= {"reader_temperature": 0, "seed": 0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One point. Lengths are in tokens; a model is a name, a folder or a .gguf file.
+
+    `alpha` is the target's weight; `budget` the evidence's length, an int in tokens of the reader or a float as a
+    fraction of the documents. `target` also measures the perplexity and the length of what every method shows. `data`
+    is a .jsonl file or the name of a shipped one, `prompts` a TOML file of prompt texts (default: ours). `limit` takes
+    the first rows of the data, `top_k` each row's first documents. `limit`, `batch` and `out` define no row.
+    """
+
+    method: str = "favicomp"
+    compressor: str | None = None
+    target: str | None = None
+    reader: str = "checkpoints/smollm2-135m-instruct"
+    alpha: float | None = 0.5
+    mix: str | None = "geometric"
+    max_new: int | None = 128
+    budget: int | float | None = None
+    temperature: float | None = 0.0
+    top_p: float | None = 1.0
+    repetition_penalty: float | None = 1.0
+    reader_max_new: int = 32
+    reader_temperature: float = 0.0
+    reader_order: str | None = "question_first"
+    prompt_format: str = "chat"
+    prompts: str | None = None
+    normalizer: str = "squad"
+    data: str = "questions"
+    top_k: int = 5
+    seed: int | None = 0
+    dtype: str = "float32"
+    limit: int | None = None
+    batch: int = 8
+    out: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range: ValueError, naming the field."""
+        for name, choices in CHOICES.items():
+            value = getattr(self, name)
+            if value is not None and value not in choices:
+                raise ValueError(f"{name} is {value!r}; it is one of {', '.join(choices)}{nearest(value, choices)}")
+        for name, least in MINIMA.items():
+            value = getattr(self, name)
+            if value is not None and not value >= least:
+                raise ValueError(f"{name} is {value}; it is at least {least}")
+        if self.alpha is not None and self.alpha > 1:
+            raise ValueError(f"alpha is {self.alpha}; it is at most 1")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p is {self.top_p}; it lies in (0, 1]")
+        if self.repetition_penalty is not None and not self.repetition_penalty > 0:
+            raise ValueError(f"repetition_penalty is {self.repetition_penalty}; it is above 0")
+        Budget.of(self.budget)
+
+    @property
+    def title(self) -> str:
+        """The method's name in a table."""
+        return METHODS[self.method].title
+
+    def canonical(self) -> "Experiment":
+        """The same work, with every field that it does not read at None.
+
+        FaviComp at alpha 0 is the zero-shot summary, at alpha 1 the generated context (section 3.2 of the paper).
+        Without a target the reader measures perplexity and length.
+
+        Raises:
+          ValueError: a model that the method needs is missing.
+        """
+        if self.method == "favicomp" and self.alpha in (0, 1):
+            return replace(self, method="generated" if self.alpha else "zero_shot").canonical()
+        method = METHODS[self.method]
+        for name in method.decodes_with:
+            if getattr(self, name) is None:
+                raise ValueError(f"method {self.method!r} needs {name}, a model's name or folder")
+        kept = method.reads | ALWAYS | ({"seed"} if self.samples else set())
+        kept -= set() if self.temperature else {"top_p"}
+        cleared = {field.name: None for field in fields(self) if field.name not in kept}
+        return replace(self, **{"target": self.target or self.reader, "seed": self.seed or 0, **cleared})
+
+    @property
+    def samples(self) -> bool:
+        """Whether anything is drawn at random."""
+        return bool(self.reader_temperature or (self.temperature and METHODS[self.method].decodes_with))
+
+
+FIELD_TYPES = typing.get_type_hints(Experiment)
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """A hint at the known name that looks most like this one, or nothing."""
+    close = difflib.get_close_matches(str(name), list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def check_field(name: str) -> None:
+    """Raise ValueError, with the nearest name, if an experiment has no such field."""
+    if name not in FIELD_TYPES:
+        hint = nearest(name, FIELD_TYPES) or f"; the fields are {', '.join(FIELD_TYPES)}"
+        raise ValueError(f"an experiment has no field {name!r}{hint}")
+
+
+def parse_value(name: str, text: str) -> Any:
+    """A typed-in value as the declared type of its field; "none" is None where the field allows it.
+
+    Raises:
+      ValueError: there is no such field, or the text is not of its type.
+    """
+    check_field(name)
+    declared = FIELD_TYPES[name]
+    kinds = typing.get_args(declared) if isinstance(declared, types.UnionType) else (declared,)
+    if types.NoneType in kinds and text.lower() == "none":
+        return None
+    kinds = [kind for kind in kinds if kind is not types.NoneType]
+    for kind in kinds:
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    raise ValueError(f"{name} is {text!r}; it is of type {' or '.join(kind.__name__ for kind in kinds)}")
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """A field and its value from "key=value". Raises ValueError as `parse_value` does."""
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise ValueError(f"--set takes key=value, got {text!r}")
+    return name.strip(), parse_value(name.strip(), value.strip())

@@ -1,0 +1,219 @@
+"""From the points of a study to the groups of a run: data read, models loaded once, points that share work together.
+
+Everything a user can get wrong is found in this order: fields, data, models' places, settings of an old folder; only
+then are models loaded.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from etils import epath
+
+from experiments.experiment import EXECUTION_FIELDS, METHODS, MODEL_FIELDS, Experiment, nearest
+from experiments.pipeline import Pipeline, alphas_of
+from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, read_prompts
+from ragjax.data.identity import content_hash
+from ragjax.data.qa import LoadedExamples, load_examples
+from ragjax.evals.parts import digest
+from ragjax.evals.run import Group, Item, Point
+
+# Points that differ only in these are decoded together, as long as no two name different models or mixes.
+SHARED_FIELDS = ("compressor", "target", "mix")
+
+
+@dataclass(frozen=True)
+class Library:
+    """The parts of ragjax that load and run models; a test puts small ones in their place."""
+
+    resolve: Callable[[str], Any]
+    load: Callable[..., Any]
+    compressor: Callable[..., Any]
+    reader: Callable[..., Any]
+    count_tokens: Callable[[Any, str], int]
+
+
+def library() -> Library:
+    """The parts themselves."""
+    from ragjax.compress.favicomp import FaviComp
+    from ragjax.decode.ensemble import share_vocabulary
+    from ragjax.decode.prompt import count_tokens
+    from ragjax.evals.reader import Reader
+    from ragjax.hub import load, resolve
+
+    def compressor(**settings: Any) -> FaviComp:
+        """A FaviComp whose models are known to share a vocabulary before anything is decoded."""
+        made = FaviComp(**settings)
+        share_vocabulary([model for model in (made.compressor, made.target) if model is not None])
+        return made
+
+    return Library(resolve, load, compressor, Reader, count_tokens)
+
+
+def data_path(name: str) -> epath.Path:
+    """Where a data set lies: a shipped one's name, or a file's path.
+
+    Raises:
+      FileNotFoundError: there is neither; names what is shipped.
+    """
+    folder = Path(str(resources.files("experiments"))) / "data"
+    for path in (epath.Path(name), epath.Path(folder / f"{name}.jsonl")):
+        if path.is_file():
+            return path
+    shipped = sorted(path.stem for path in folder.glob("*.jsonl"))
+    raise FileNotFoundError(f"no data file {name!r} (shipped: {', '.join(shipped)}{nearest(name, shipped)})")
+
+
+def load_data(points: Sequence[Experiment]) -> dict[str, LoadedExamples]:
+    """Each data set that the points name, as far as their limits need it.
+
+    Raises:
+      FileNotFoundError: a file is missing.
+      DataError: a row cannot be used; names file and line.
+    """
+    limits: dict[str, list[int | None]] = {}
+    for point in points:
+        limits.setdefault(point.data, []).append(point.limit)
+    return {
+        name: load_examples(data_path(name), limit=None if None in wanted else max(wanted))
+        for name, wanted in limits.items()
+    }
+
+
+def model_names(points: Sequence[Experiment]) -> list[tuple[str, str]]:
+    """The distinct (name, dtype) of all models that the points read."""
+    pairs = [(getattr(point, field), point.dtype) for point in points for field in MODEL_FIELDS]
+    return list(dict.fromkeys(pair for pair in pairs if pair[0] is not None))
+
+
+def load_models(points: Sequence[Experiment], load: Callable[..., Any]) -> dict[tuple[str, str], Any]:
+    """The models of all points by (name, dtype), each loaded once.
+
+    Raises:
+      ValueError: a model without a chat template is to be prompted as a chat.
+    """
+    models = {(name, dtype): load(name, dtype=dtype) for name, dtype in model_names(points)}
+    for point in points:
+        for name in (getattr(point, field) for field in MODEL_FIELDS):
+            if name and point.prompt_format == "chat" and not models[name, point.dtype].tokenizer.chat_template:
+                raise ValueError(f"{name} has no chat template: set prompt_format=plain")
+    return models
+
+
+def prompts_of(point: Experiment) -> PromptSet:
+    """The prompt texts of a point. Raises ValueError or OSError about the file it names."""
+    return DEFAULT_PROMPTS if point.prompts is None else read_prompts(point.prompts)
+
+
+def settings_of(
+    point: Experiment, data: Mapping[str, LoadedExamples], models: Mapping[tuple[str, str], Any] | None
+) -> dict[str, Any]:
+    """What defines a point's rows: its fields, with data and models by content; without the models if not loaded."""
+    settings = {name: value for name, value in asdict(point).items() if name not in EXECUTION_FIELDS}
+    settings["data"] = data[point.data].content_hash
+    prompts = prompts_of(point)
+    settings["prompts"] = f"{prompts.version} {digest(asdict(prompts))}"
+    for field in MODEL_FIELDS:
+        name = settings.pop(field)
+        if models is not None:
+            settings[field] = None if name is None else models[name, point.dtype].fingerprint
+    return settings
+
+
+def group_points(points: Sequence[Experiment]) -> list[list[int]]:
+    """Positions of the points that are decoded together; any other point is a group of its own."""
+    groups: list[list[int]] = []
+    for p, point in enumerate(points):
+        home = next((group for group in groups if all(shares_work(points[q], point) for q in group)), None)
+        if home is None:
+            groups.append([p])
+        else:
+            home.append(p)
+    return groups
+
+
+def shares_work(a: Experiment, b: Experiment) -> bool:
+    """Whether two points differ in nothing but the target's weight."""
+    if not (METHODS[a.method].decodes_with and METHODS[b.method].decodes_with):
+        return False
+    pairs = [(getattr(a, field), getattr(b, field)) for field in SHARED_FIELDS]
+    return common_fields(a) == common_fields(b) and all(None in pair or pair[0] == pair[1] for pair in pairs)
+
+
+def common_fields(point: Experiment) -> dict[str, Any]:
+    """The fields in which all points of a group agree."""
+    return {name: value for name, value in asdict(point).items() if name not in ("method", "alpha", *SHARED_FIELDS)}
+
+
+def make_groups(
+    points: Sequence[Experiment],
+    labels: Sequence[str],
+    data: Mapping[str, LoadedExamples],
+    models: Mapping[tuple[str, str], Any],
+    parts: Library,
+) -> list[Group]:
+    """The groups of the run, in the order of their first points."""
+    groups = []
+    for members in group_points(points):
+        chosen = [points[p] for p in members]
+        examples = data[chosen[0].data].examples[: chosen[0].limit]
+        shown = tuple(replace(example, documents=example.documents[: chosen[0].top_k]) for example in examples)
+        work = make_pipeline(chosen, shown, models, parts)
+        listed = tuple(Point(labels[p], settings_of(points[p], data, models)) for p in members)
+        groups.append(Group(listed, tuple(map(as_item, examples)), chosen[0].batch, work))
+    return groups
+
+
+def as_item(example: Any) -> Item:
+    """What identifies an example, and the columns that each of its rows repeats."""
+    columns = {"question": example.question, "answers": list(example.answers)}
+    return Item(example.id, content_hash(example), columns)
+
+
+def make_pipeline(
+    points: Sequence[Experiment],
+    examples: tuple[Any, ...],
+    models: Mapping[tuple[str, str], Any],
+    parts: Library,
+) -> Pipeline:
+    """The work of one group: its compressor, its reader and, where that is another model, what measures perplexity."""
+    first = points[0]
+    reader = models[first.reader, first.dtype]
+    measuring = next((models[point.target, point.dtype] for point in points if point.target), reader)
+    settings = {"batch": first.batch, "prompt_format": first.prompt_format, "prompts": prompts_of(first)}
+    reading = {"max_new": first.reader_max_new, "temperature": first.reader_temperature, "seed": first.seed or 0}
+    return Pipeline(
+        points=tuple(points),
+        examples=examples,
+        compressor=make_compressor(points, models, parts, **settings),
+        reader=parts.reader(lm=reader, order=first.reader_order or "question_first", **reading, **settings),
+        scorer=None if measuring.fingerprint == reader.fingerprint else parts.reader(lm=measuring, **settings),
+        count_shown=partial(parts.count_tokens, reader.tokenizer),
+        count_measured=partial(parts.count_tokens, measuring.tokenizer),
+    )
+
+
+def make_compressor(
+    points: Sequence[Experiment], models: Mapping[tuple[str, str], Any], parts: Library, **settings: Any
+) -> Any | None:
+    """The compressor that decodes a group's points, with the models that their weights need; None for no decoding."""
+    first = points[0]
+    if not METHODS[first.method].decodes_with:
+        return None
+    alphas = {alpha for point in points for alpha in alphas_of(point)}
+    named = {field: next((getattr(p, field) for p in points if getattr(p, field)), None) for field in SHARED_FIELDS}
+    return parts.compressor(
+        compressor=models[named["compressor"], first.dtype] if min(alphas) < 1 else None,
+        target=models[named["target"], first.dtype] if max(alphas) > 0 else None,
+        max_new=first.max_new,
+        mix=named["mix"] or "geometric",
+        temperature=first.temperature,
+        top_p=first.top_p or 1.0,
+        repetition_penalty=first.repetition_penalty,
+        seed=first.seed or 0,
+        tokenizer=models[first.reader, first.dtype].tokenizer,
+        **settings,
+    )

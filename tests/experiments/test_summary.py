@@ -1,0 +1,100 @@
+"""Numbers of a run and the table that shows them: right columns, one scale, everything counted."""
+
+import math
+
+import pytest
+from rich.console import Console
+
+from experiments.experiment import Experiment
+from experiments.summary import choose_references, perplexity, speed, summarize
+from experiments.table import COLUMNS, make_table
+
+
+def make_row(item, em=0.0, f1=0.0, point="p", hits=1.0, retrieved=10, compressed=5, nll=1.0, count=2, **changes):
+    measured = {"perplexity": math.exp(nll / count), "nll": nll, "count": count, "reason": None} if count else None
+    return {
+        "point": point,
+        "settings": point,
+        "item": item,
+        "status": "ok",
+        "text": "text",
+        "finish_reason": "stop",
+        "reading": {"finish_reason": "stop"},
+        "dropped_documents": 0,
+        "generated_tokens": 6,
+        "hits": hits,
+        "scores": {"em": em, "f1": f1, "acc": em, "acc_tokens": em, "unscored": None, "dropped_golds": 0},
+        "rate": {"retrieved": retrieved, "compressed": compressed, "ratio": 2.0},
+        "perplexity": measured,
+        **changes,
+    }
+
+
+def test_E11_columns_and_scale_come_back_from_summary_and_table():
+    summary = summarize([make_row("a", em=1.0, f1=1.0), make_row("b", em=0.0, f1=0.5)], [], {"p": "p"})
+    measured = summary["points"]["p"]["all"]
+    assert (measured["em"]["value"], measured["f1"]["value"]) == (0.5, 0.75)
+    console = Console(width=140, record=True)
+    console.print(make_table(summary, "study"))
+    lines = console.export_text().splitlines()
+    heading = next(line for line in lines if "Method" in line)
+    values = next(line for line in lines if "50.0" in line)
+    cells = dict(zip((c.strip() for c in heading.split("┃")), (c.strip() for c in values.split("│")), strict=True))
+    assert (cells["EM"], cells["F1"]) == ("50.0", "75.0")
+    assert lines[0].strip() == "study: Acc, EM and F1 from 0 to 100 on 2 scored questions"
+
+
+def test_metrics_are_split_by_hits_and_failed_rows_are_in_none():
+    rows = [make_row("a", em=1.0), make_row("b", hits=0.0), make_row("c", em=1.0, hits=None)]
+    rows.append({"point": "p", "settings": "p", "item": "d", "status": "failed(x)"})
+    point = summarize(rows, [], {"p": "p"})["points"]["p"]
+    values = {split: (point[split]["em"]["value"], point[split]["em"]["n"]) for split in ("all", "hits_0", "hits_1")}
+    assert values == {"all": (2 / 3, 3), "hits_0": (0.0, 1), "hits_1": (1.0, 1)}
+    assert (point["counts"]["rows"], point["counts"]["failed"]) == (4, 1)
+
+
+def test_compression_rate_is_a_ratio_of_sums_and_counts_empties():
+    rows = [make_row("a", compressed=5), make_row("b", retrieved=20, compressed=0), make_row("c", compressed=10)]
+    rate = summarize(rows, [], {"p": "p"})["points"]["p"]["all"]["compression_rate"]
+    assert (rate["value"], rate["empty"]) == (40 / 15, 1)
+    nothing = summarize([make_row("a", compressed=0)], [], {"p": "p"})["points"]["p"]["all"]["compression_rate"]
+    assert (nothing["value"], nothing["empty"]) == (None, 1)
+
+
+def test_D02_pooled_and_per_text_perplexity_are_both_named():
+    rows = [make_row("a", nll=0.4, count=3), make_row("b", nll=1.5, count=5), make_row("c", count=0)]
+    measured = perplexity(rows)
+    assert measured["pooled_over_tokens"] == pytest.approx(1.2681, abs=5e-5)
+    assert measured["mean"]["value"] == pytest.approx(1.2462, abs=5e-5)
+    assert measured["median"]["value"] == measured["mean"]["value"]
+    assert measured["without"] == {"no evidence": 1}
+
+
+def test_speed_leaves_measuring_out():
+    timings = [
+        {"stage": "compress", "seconds": 2.0, "compile_seconds": 1.0, "items": 2},
+        {"stage": "read", "seconds": 1.0, "compile_seconds": 0.5, "items": 2},
+        {"stage": "score", "seconds": 8.0, "compile_seconds": 0.0, "items": 2},
+    ]
+    measured = speed([make_row("a"), make_row("b")], timings)
+    assert measured["tokens_per_second"]["value"] == pytest.approx(12 / 3)
+    assert (measured["seconds_per_question"], measured["compile_seconds"]) == (1.5, 1.5)
+
+
+def test_comparisons_are_paired_with_the_raw_documents():
+    base = Experiment(compressor="m", target="m", reader="m")
+    points = [Experiment(method="no_context", reader="m"), Experiment(method="raw", reader="m"), base]
+    assert choose_references(points) == [1, 1, 1]
+    assert choose_references(points[:1] + points[2:]) == [0, 0]
+    rows = [make_row(i, em=float(i < 3), point="new") for i in range(8)] + [make_row(i, point="raw") for i in range(8)]
+    rows += [{**make_row(0), "point": "broken", "settings": "broken", "status": "failed(x)"}]
+    (new, _) = summarize(rows, [], {"new": "raw", "raw": "raw", "broken": "raw"})["paired"]["em"]
+    assert (new["point"], new["against"], new["n"], new["left_out"]) == ("new", "raw", 7, 1)
+    assert new["difference"] == pytest.approx(2 / 7)
+    assert new["p_permutation_holm"] >= new["p_permutation"]
+
+
+def test_every_column_finds_its_interval():
+    point = summarize([make_row("a")], [], {"p": "p"})["points"]["p"]
+    for column in COLUMNS:
+        assert {"value", "low", "high", "n"} <= set(column.find(point))

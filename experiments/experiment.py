@@ -47,10 +47,10 @@ METHODS = {
 CHOICES = {
     "method": tuple(METHODS),
     "mix": MIXES,
-    "dtype": ("float32", "bfloat16", "float16"),
+    "dtype": ("auto", "float32", "bfloat16"),
     "prompt_format": FORMATS,
     "reader_order": ORDERS,
-    "normalizer": tuple(NORMALIZERS),
+    "normalizer": (*NORMALIZERS, "official"),
 }
 MINIMA = {"max_new": 1, "reader_max_new": 1, "top_k": 1, "limit": 1, "batch": 1, "temperature": 0, "alpha": 0}
 MINIMA |= {"reader_temperature": 0, "seed": 0}
@@ -62,14 +62,15 @@ class Experiment:
 
     `alpha` is the target's weight; `budget` the evidence's length, an int in tokens of the reader or a float as a
     fraction of the documents. `target` also measures the perplexity and the length of what every method shows. `data`
-    is a .jsonl file or the name of a shipped one, `prompts` a TOML file of prompt texts (default: ours). `limit` takes
-    the first rows of the data, `top_k` each row's first documents. `limit`, `batch` and `out` define no row.
+    is a .jsonl file or the name of a shipped one, `prompts` a TOML file of prompt texts (default: ours). `normalizer`
+    "official" is that of each question's own dataset. `dtype` "auto" is float32 on a CPU, bfloat16 elsewhere.
+    `limit` takes the data's first rows, `top_k` each row's first documents. `limit`, `batch` and `out` define no row.
     """
 
     method: str = "favicomp"
     compressor: str | None = None
     target: str | None = None
-    reader: str = "checkpoints/smollm2-135m-instruct"
+    reader: str = "smollm2-135m-instruct"
     alpha: float | None = 0.5
     mix: str | None = "geometric"
     max_new: int | None = 128
@@ -86,7 +87,7 @@ class Experiment:
     data: str = "questions"
     top_k: int = 5
     seed: int | None = 0
-    dtype: str = "float32"
+    dtype: str = "auto"
     limit: int | None = None
     batch: int = 8
     out: str | None = None

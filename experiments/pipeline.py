@@ -14,7 +14,7 @@ from ragjax.compress.base import Budget, Compressed, Trace
 from ragjax.compress.prompts import number_documents
 from ragjax.data.records import Document, Example
 from ragjax.evals.normalize import NORMALIZERS
-from ragjax.evals.qa import Rules, hits, score_prediction
+from ragjax.evals.qa import Rules, hits, official_rules, score_prediction
 from ragjax.evals.run import Outcome, Row, Tell
 from ragjax.runtime import CompileClock
 
@@ -127,7 +127,7 @@ class Pipeline:
 
     def row(self, point: Experiment, example: Example, evidence: Evidence, reading: Any, score: Any | None) -> Row:
         """One row: evidence, reading, scores, measures."""
-        rules, answers = Rules(normalizer=point.normalizer), list(example.answers)
+        rules, answers = rules_of(point, example), list(example.answers)
         scores = score_prediction(reading.text, answers, rules)
         del scores["raw"]  # `reading` holds it.
         status = evidence.columns["status"]
@@ -163,6 +163,13 @@ def shown_context(context: str | tuple[Document, ...] | None, dropped: int) -> s
     return number_documents(context[: len(context) - dropped])
 
 
+def rules_of(point: Experiment, example: Example) -> Rules:
+    """How an example's answers are compared. Raises ValueError where "official" meets an unknown dataset."""
+    if point.normalizer != "official":
+        return Rules(normalizer=point.normalizer)
+    return official_rules(str(example.meta.get("dataset")))
+
+
 def alphas_of(point: Experiment) -> tuple[float, ...]:
     """The target's weights whose texts, joined in this order, are the point's evidence (METHODS section 1)."""
     fixed = {"zero_shot": (0.0,), "generated": (1.0,), "concat": (1.0, 0.0)}
@@ -193,10 +200,11 @@ def reading_columns(reading: Any) -> Row:
 def perplexity_columns(score: Any | None) -> Row:
     """Perplexity of the evidence given all before it, or the reason why it has none; nats and tokens beside it."""
     if score is None:
-        return {"perplexity": None, "nll": None, "count": 0, "reason": "not measured"}
+        return {"perplexity": None, "bits_per_byte": None, "nll": None, "count": 0, "reason": "not measured"}
     finite = score.reason is None
     return {
         "perplexity": significant(score.perplexity) if finite else None,
+        "bits_per_byte": significant(score.bits_per_byte) if finite else None,
         "nll": significant(score.nll) if finite else None,
         "count": int(score.count),
         "reason": score.reason,

@@ -95,7 +95,9 @@ def load_models(points: Sequence[Experiment], load: Callable[..., Any]) -> dict[
     Raises:
       ValueError: a model without a chat template is to be prompted as a chat.
     """
-    models = {(name, dtype): load(name, dtype=dtype) for name, dtype in model_names(points)}
+    models = {
+        (name, dtype): load(name, dtype=None if dtype == "auto" else dtype) for name, dtype in model_names(points)
+    }
     for point in points:
         for name in (getattr(point, field) for field in MODEL_FIELDS):
             if name and point.prompt_format == "chat" and not models[name, point.dtype].tokenizer.chat_template:
@@ -116,11 +118,13 @@ def settings_of(
     settings["data"] = data[point.data].content_hash
     prompts = prompts_of(point)
     settings["prompts"] = f"{prompts.version} {digest(asdict(prompts))}"
-    for field in MODEL_FIELDS:
-        name = settings.pop(field)
-        if models is not None:
-            settings[field] = None if name is None else models[name, point.dtype].fingerprint
-    return settings
+    named = {field: settings.pop(field) for field in MODEL_FIELDS}
+    if models is None:
+        del settings["dtype"]
+        return settings
+    found = {field: models[name, point.dtype] for field, name in named.items() if name is not None}
+    settings["dtype"] = str(found["reader"].dtype)
+    return {**settings, **{field: found[field].fingerprint if field in found else None for field in MODEL_FIELDS}}
 
 
 def group_points(points: Sequence[Experiment]) -> list[list[int]]:

@@ -110,6 +110,7 @@ def perplexity(rows: Sequence[Row]) -> Row:
     reasons["no evidence"] += len(rows) - len(measured)
     return {
         **{name: asdict(bootstrap_interval(values, statistic=name)) for name in STATISTICS},
+        "bits_per_byte": asdict(bootstrap_interval([one["bits_per_byte"] for one in measured])),
         "pooled_over_tokens": pooled,
         "without": {reason: times for reason, times in reasons.items() if times},
     }

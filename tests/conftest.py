@@ -1,4 +1,4 @@
-"""Fixtures of the whole suite: where the reference material lies, and that every comparison runs in float32 on the CPU."""
+"""Fixtures of the whole suite: where models and the reference material lie, and what a skip means."""
 
 import os
 from pathlib import Path

@@ -60,6 +60,7 @@ def pair(seed: int = 0, dtype: str = "float32", **changes: Any) -> Pair:
     import torch
     from transformers import AutoModelForCausalLM
 
+    torch.set_num_threads(1)  # more threads only wait for each other at this size
     cfg = tiny_config(**changes)
     params = random_params(cfg, seed, jnp.dtype(dtype))
     with tempfile.TemporaryDirectory() as folder:

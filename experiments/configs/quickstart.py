@@ -3,7 +3,7 @@
 from experiments.combine import chain, prod
 from experiments.experiment import Experiment
 
-MODEL = "checkpoints/smollm2-135m-instruct"
+MODEL = "smollm2-135m-instruct"
 BASE = Experiment(compressor=MODEL, target=MODEL, reader=MODEL, data="questions", limit=8, max_new=48, batch=8)
 
 POINTS = chain(

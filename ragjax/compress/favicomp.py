@@ -199,6 +199,7 @@ class FaviComp:
             max_new=self.max_new,
             weights=shares,
             ids=[e.id for e in examples],
+            draws=(0,) * len(alphas),
             sampling=Sampling(*settings),
             mix=self.mix,
             admit_added=self.admit_added,

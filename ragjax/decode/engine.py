@@ -129,6 +129,7 @@ def decode_prompts(
     max_new: int,
     weights: Sequence[Sequence[float]] = ((1.0,),),
     ids: Sequence[str] | None = None,
+    draws: Sequence[int] | None = None,
     sampling: Sampling = GREEDY,
     mix: str = "geometric",
     score: str | None = None,
@@ -142,6 +143,8 @@ def decode_prompts(
       max_new: the most tokens a row may have.
       weights: [C][M], each candidate's shares of the members; each sums to 1. Candidates share the prompts' caches.
       ids: the examples' ids, for their random streams; default: the first member's prompt and its occurrence.
+      draws: [C], the number that each candidate's random stream is keyed by; default 0, 1, ... Candidates that stand
+        for runs of their own all take 0.
       mix: "geometric" or "arithmetic".
       score: the name of a data piece of the first member's prompts whose NLL is read off the prefill.
       admit_added: see `share_vocabulary`.
@@ -155,7 +158,8 @@ def decode_prompts(
     vocabulary = share_vocabulary([v.model for v in voices], admit_added=admit_added)
     names = content_ids([p.text for p in voices[0].prompts]) if ids is None else ids
     layout = plan_batches([[len(v.prompts[i].ids) for v in voices] for i in range(len(names))], execution.batch)
-    job = _Job(voices, max_new, weights, row_ids(names), sampling, mix, score, vocabulary, execution)
+    streams = range(len(weights)) if draws is None else draws
+    job = _Job(voices, max_new, weights, row_ids(names), streams, sampling, mix, score, vocabulary, execution)
     result = DecodeResult([[] for _ in names], [None for _ in names], sampling.seed)
     result.stats.padded_tokens, result.stats.real_tokens = layout.padded_tokens, layout.real_tokens
     for batch in layout.batches:
@@ -184,6 +188,7 @@ class _Job:
     max_new: int
     weights: Sequence[Sequence[float]]
     ids: np.ndarray
+    draws: Sequence[int]
     sampling: Sampling
     mix: str
     score: str | None
@@ -305,7 +310,7 @@ def _knobs(job: _Job, batch: Batch) -> Knobs:
         penalty=every(settings.repetition_penalty, np.float32),
         budget=np.repeat(np.where(np.arange(batch.rows) < real, job.max_new, 0), candidates).astype(np.int32),
         example=np.repeat(examples, candidates),
-        candidate=np.tile(np.arange(candidates, dtype=np.int32), batch.rows),
+        candidate=np.tile(np.asarray(job.draws, np.int32), batch.rows),
         seed=np.uint32(settings.seed),
         stops=np.asarray(stops, np.int32),
         allowed=job.vocabulary.allowed,

@@ -278,18 +278,17 @@ def decode_rows(
 def _collect(output: StepOutput, home: np.ndarray, pieces: list[list]) -> None:
     for row, target in enumerate(home):
         mask = output.emitted[:, row]
-        if mask.any():
-            pieces[target].append(jax.tree.map(lambda x, row=row, mask=mask: x[..., row][mask], output))
+        pieces[target].append(jax.tree.map(lambda x, row=row, mask=mask: x[..., row][mask], output))
 
 
 def _decoded(pieces: list[StepOutput], flag: int) -> Decoded:
     def join(name: str) -> np.ndarray:
-        return np.concatenate([getattr(p, name) for p in pieces]) if pieces else np.zeros(0)
+        return np.concatenate([getattr(p, name) for p in pieces])
 
     count = sum(len(p.token) for p in pieces)
     reason = {STOP: "stop", LENGTH: "length"}.get(int(flag), f"failed(non-finite at step {count})")
     return Decoded(
-        tokens=join("token").astype(np.int32),
+        tokens=join("token"),
         log_probs=join("log_prob"),
         member_log_probs=join("member_log_probs").T,
         member_argmax=join("member_argmax").T,

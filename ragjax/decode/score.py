@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
 
 @dataclass(frozen=True)
@@ -72,12 +73,11 @@ def summarize(scores: Sequence[Score | None]) -> PerplexitySummary:
     skipped = len(scores) - len(kept)
     if not kept:
         return PerplexitySummary(None, None, None, None, 0, skipped)
-    values = np.sort([s.perplexity for s in kept])
-    quarter = len(values) // 4
+    values = [s.perplexity for s in kept]
     return PerplexitySummary(
         mean=float(np.mean(values)),
         median=float(np.median(values)),
-        interquartile_mean=float(np.mean(values[quarter : len(values) - quarter])),
+        interquartile_mean=float(stats.trim_mean(values, 0.25)),
         pooled=math.exp(sum(s.nll for s in kept) / sum(s.count for s in kept)),
         count=len(kept),
         skipped=skipped,

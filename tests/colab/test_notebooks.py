@@ -35,7 +35,7 @@ def test_quickstart_makes_the_table(smollm2: Path, tmp_path: Path, monkeypatch: 
     )
     assert "<span style" in texts(notebook, "one")
     table = texts(notebook, "table")
-    for method in ("no context", "raw documents", "zero-shot summary", "generated context", "concatenation", "FaviComp"):
+    for method in ("no context", "raw", "zero-shot", "generated", "concatenation", "FaviComp"):
         assert method in table
     assert (tmp_path / "out" / "items.jsonl").exists()
 

@@ -29,7 +29,7 @@ from experiments.table import describe_counts, make_table
 from ragjax.data.qa import LoadedExamples
 from ragjax.evals.parts import write_json
 from ragjax.evals.run import Finished, MixedSettingsError, Point, check_folder, run
-from ragjax.runtime import setup
+from ragjax.runtime import describe_programs, setup
 
 PACKAGES = ("ragjax", "jax", "flax", "transformers", "numpy")
 
@@ -207,7 +207,9 @@ def report(study: Study, finished: Finished, show: int, console: Console) -> Non
         lines.append(f"parts that were not whole, made again: {', '.join(finished.damaged)}")
     if finished.outside:
         lines.append(f"rows in the folder beyond this limit, not shown: {finished.outside}")
-    lines.append(f"results in {study.folder}")
+    if len({point.target for point in study.points}) > 1:
+        lines.append("perplexities of several models may count different tokens: compare bits per byte, in summary.json")
+    lines += [f"programs: {describe_programs()}", f"results in {study.folder}"]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 

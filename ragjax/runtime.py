@@ -25,6 +25,19 @@ def note_program(name: str, *shape: object) -> None:
     PROGRAMS[(name, *shape)] += 1
 
 
+def describe_programs() -> str:
+    """The terms that bound what was compiled: prompt lengths for prefill; cache shapes, row counts and modes for
+    decoding (a mode is what is static: the members, the mix, the step counts)."""
+    prefills = {key[1:] for key in PROGRAMS if key[0] == "prefill"}
+    decodes = {key[1:] for key in PROGRAMS if key[0] == "decode"}
+    lengths = sorted({length for _, _, length, _ in prefills})
+    modes, shapes, rows = (len({key[n] for key in decodes}) for n in range(3))
+    return (
+        f"{len(prefills)} prefill (prompts padded to {', '.join(map(str, lengths))}), {len(decodes)} decode "
+        f"({modes} modes, {shapes} cache shapes, {rows} row counts)"
+    )
+
+
 def require_backend(expected: str) -> None:
     """Stop where JAX runs on something else than expected ("tpu", "gpu", "cpu"): a plug-in that does not match falls
     back to the CPU with no more than a warning, and the work would take days.

@@ -75,9 +75,11 @@ def test_documents_are_texts_or_fields():
     assert as_document("x") == Document("x")
     assert as_document({"title": "t", "text": "x"}) == Document("x", title="t")
     assert as_document(Document("x", title="t")) == Document("x", title="t")
-    for bad in ({"title": "t"}, {"text": "x", "txet": "y"}):
-        with pytest.raises(ValueError, match="a document is a str or has the fields title and text"):
-            as_document(bad)
+    assert as_document({"text": "x", "url": "u"}).meta == {"url": "u"}
+    with pytest.raises(ValueError, match="a document is a text or has the fields title and text"):
+        as_document({"title": "t"})
+    with pytest.raises(ValueError, match="a document needs a text"):
+        as_document(" ")
 
 
 def test_documents_are_numbered_with_their_titles():

@@ -26,6 +26,7 @@ class FakeModel:
     name: str
     fingerprint: str
     tokenizer: object
+    dtype: str = "float32"
 
 
 def resolve(name):

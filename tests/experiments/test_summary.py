@@ -11,7 +11,8 @@ from experiments.table import COLUMNS, make_table
 
 
 def make_row(item, em=0.0, f1=0.0, point="p", hits=1.0, retrieved=10, compressed=5, nll=1.0, count=2, **changes):
-    measured = {"perplexity": math.exp(nll / count), "nll": nll, "count": count, "reason": None} if count else None
+    measured = {"perplexity": math.exp(nll / count), "bits_per_byte": nll / math.log(2) / 8} if count else None
+    measured = measured and {**measured, "nll": nll, "count": count, "reason": None}
     return {
         "point": point,
         "settings": point,

@@ -15,11 +15,16 @@ H         head width            R         rows, B * C (example-major)
 In subspace scoring R is the rank of the principal subspace; it never meets the rows of a decode in one function.
 """
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
-from jaxtyping import Array, Bool, Float, Int, Key
+import numpy as np
+from jaxtyping import Bool, Float, Int, Integer, Key
 
-__all__ = ["Array", "Bool", "Float", "Int", "Key", "PyTree"]
+__all__ = ["Array", "Bool", "Float", "Int", "Integer", "Key", "PyTree"]
 
-PyTree: TypeAlias = "jax.Array | dict | list | tuple"
+Array: TypeAlias = jax.Array | np.ndarray
+"""An array on a device or on the host: every pure function takes both."""
+
+PyTree: TypeAlias = Any
+"""Parameters, or anything else whose leaves are arrays."""

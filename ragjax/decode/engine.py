@@ -5,6 +5,7 @@ prompt cache, and puts the results back in order. `score_prompts` is the same wi
 (generation, FaviComp, the reader) is a few lines over these two.
 """
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -157,8 +158,13 @@ def decode_prompts(
     sampling = sampling.seeded()
     vocabulary = share_vocabulary([v.model for v in voices], admit_added=admit_added)
     names = content_ids([p.text for p in voices[0].prompts]) if ids is None else ids
-    layout = plan_batches([[len(v.prompts[i].ids) for v in voices] for i in range(len(names))], execution.batch)
     streams = range(len(weights)) if draws is None else draws
+    if len(names) != len(voices[0].prompts) or len(streams) != len(weights):
+        raise ValueError(
+            f"{len(voices[0].prompts)} examples of {len(weights)} candidates need as many ids and draws, got "
+            f"{len(names)} and {len(streams)}"
+        )
+    layout = plan_batches([[len(v.prompts[i].ids) for v in voices] for i in range(len(names))], execution.batch)
     job = _Job(voices, max_new, weights, row_ids(names), streams, sampling, mix, score, vocabulary, execution)
     result = DecodeResult([[] for _ in names], [None for _ in names], sampling.seed)
     result.stats.padded_tokens, result.stats.real_tokens = layout.padded_tokens, layout.real_tokens
@@ -202,7 +208,7 @@ def _check_job(voices: Sequence[Voice], max_new: int, weights: Sequence[Sequence
     if mix not in MIXES:
         raise ValueError(f"mix is one of {MIXES}, got {mix!r}")
     for shares in weights:
-        if len(shares) != len(voices) or min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
+        if len(shares) != len(voices) or min(shares) < 0 or not math.isclose(sum(shares), 1, abs_tol=1e-6):
             raise ValueError(f"a candidate has one share a member, not negative and summing to 1, got {shares}")
     for voice in voices:
         if len(voice.prompts) != len(voices[0].prompts):

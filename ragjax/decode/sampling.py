@@ -4,14 +4,21 @@ Every knob is a traced array with one entry a row, so that changing it compiles 
 """
 
 import math
+from typing import SupportsFloat, SupportsInt
 
 import jax
 import jax.numpy as jnp
 
-from ragjax.typing import Array, Bool, Float, Int, Key
+from ragjax.typing import Array, Bool, Float, Int, Integer, Key
 
 
-def check_knobs(temperature: float, top_k: int, top_p: float, repetition_penalty: float, alpha: float = 0.0) -> None:
+def check_knobs(
+    temperature: SupportsFloat,
+    top_k: SupportsInt,
+    top_p: SupportsFloat,
+    repetition_penalty: SupportsFloat,
+    alpha: SupportsFloat = 0.0,
+) -> None:
     """Refuse, by name, a knob outside its range. Zero is a value: temperature 0 is greedy, top_k 0 is off."""
     for name, value in (("temperature", temperature), ("top_p", top_p), ("repetition_penalty", repetition_penalty)):
         if not math.isfinite(value) or value < 0:
@@ -49,7 +56,7 @@ def restrict(scores: Float[Array, "R V"], top_k: Int[Array, " R"], top_p: Float[
 
 
 def row_keys(
-    seed: Int[Array, ""], ids: Int[Array, " R"], candidates: Int[Array, " R"], counts: Int[Array, " R"]
+    seed: Integer[Array, ""], ids: Integer[Array, " R"], candidates: Int[Array, " R"], counts: Int[Array, " R"]
 ) -> Key[Array, " R"]:
     """One typed key a row: `fold_in(fold_in(fold_in(seed, id), candidate), count)`, count its own tokens so far.
 

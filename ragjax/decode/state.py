@@ -12,7 +12,7 @@ import numpy as np
 from flax import struct
 
 from ragjax.models.cache import PromptCache, SuffixCache
-from ragjax.typing import Array, Bool, Float, Int
+from ragjax.typing import Array, Bool, Float, Int, Integer
 
 RUNNING, STOP, LENGTH, FAILED = range(4)
 """Values of `DecodeState.finish`."""
@@ -55,9 +55,9 @@ class Knobs:
     top_p: Float[Array, " R"]
     penalty: Float[Array, " R"]
     budget: Int[Array, " R"]
-    example: Int[Array, " R"]
+    example: Integer[Array, " R"]
     candidate: Int[Array, " R"]
-    seed: Int[Array, ""]
+    seed: Integer[Array, ""]
     stops: Int[Array, " stops"]
     allowed: Bool[Array, " V"]
 

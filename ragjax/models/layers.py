@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import DTypeLike
 
 from ragjax.models.config import Rope
 from ragjax.typing import Array, Bool, Float, Int
@@ -67,7 +68,7 @@ def inverse_frequencies(rope: Rope, head_dim: int) -> np.ndarray:
     return ((1 - smooth) * scaled + smooth * plain).astype(np.float32)
 
 
-def rotary(rope: Rope, head_dim: int, positions: Int[Array, "*rows"], dtype: jnp.dtype) -> tuple[Array, Array]:
+def rotary(rope: Rope, head_dim: int, positions: Int[Array, "*rows"], dtype: DTypeLike) -> tuple[Array, Array]:
     """Cosines and sines [*rows, H/2] of each position: angles in float32, cast after."""
     angles = positions[..., None].astype(jnp.float32) * inverse_frequencies(rope, head_dim)
     return jnp.cos(angles).astype(dtype), jnp.sin(angles).astype(dtype)

@@ -290,6 +290,29 @@ def test_C09_shared_parameters_give_what_two_copies_give(models, prompts):
     assert tokens_of(decode_pair(lm, lm, 0.5, prompts)) == tokens_of(decode_pair(lm, copy, 0.5, prompts))
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_compaction_moves_candidates_and_members_together(temperature):
+    """Two examples end after 2 and 3 tokens, two go on: with two candidates and two members, nothing else changes."""
+    towards_stop = bigram_model(chain({}, strength=14.0))
+    first, second = (dataclasses.replace(towards_stop, stop_ids=(100, 101), name=name) for name in ("one", "two"))
+    second = dataclasses.replace(second, params=jax.tree.map(jnp.copy, second.params))
+    ends = []
+    for seed in (0, 1):
+        listed = zip(some_prompts(4, seed), (3, 40, 4, 9), strict=True)
+        ends.append([dataclasses.replace(p, ids=(*p.ids[:-1], 100 - n)) for p, n in listed])
+    sampling = Sampling(temperature=temperature, repetition_penalty=1.1)
+    found = [
+        decode_pair(
+            first, second, [0.3, 0.6], ends, sampling=sampling, execution=Execution(batch=4, compaction=compaction)
+        )
+        for compaction in (False, True)
+    ]
+    assert tokens_of(found[0]) == tokens_of(found[1])
+    assert [[len(row.tokens) for row in rows] for rows in found[1].rows] == [[2, 2], [12, 12], [3, 3], [8, 8]]
+    for one, two in zip(*(sum(result.rows, []) for result in found), strict=True):
+        np.testing.assert_allclose(one.member_log_probs, two.member_log_probs, atol=1e-6)
+
+
 def test_members_must_have_prompts_for_the_same_examples(models, prompts):
     with pytest.raises(ValueError, match="one prompt an example"):
         decode_pair(*models, 0.5, (prompts[0], prompts[1][:3]))

@@ -282,9 +282,13 @@ def test_jobs_that_make_no_sense_are_refused(lm):
         decode(lm, [as_prompt([])])
     with pytest.raises(ValueError, match="mix is one of"):
         decode(lm, prompts, mix="logits")
-    for weights in ([(0.5,)], [(1.0, 0.0)], [(-1.0,)]):
+    for weights in ([(0.5,)], [(1.0, 0.0)], [(-1.0,)], [(float("nan"),)]):
         with pytest.raises(ValueError, match="one share a member"):
             decode(lm, prompts, weights=weights)
+    with pytest.raises(ValueError, match="1 examples of 1 candidates need as many ids and draws, got 2 and 1"):
+        decode(lm, prompts, ids=["a", "b"])
+    with pytest.raises(ValueError, match="got 1 and 2"):
+        decode(lm, prompts, draws=(0, 1))
 
 
 def test_B14_a_limit_counts_new_tokens_and_prompts_that_do_not_fit_are_refused():

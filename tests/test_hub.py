@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    return write_checkpoint(tmp_path_factory.mktemp("hub") / "tiny", CONFIG, random_params(CONFIG), byte_tokenizer())
+    return write_checkpoint(tmp_path_factory.mktemp("hub") / "tiny", CONFIG, random_params(CONFIG, seed=417), byte_tokenizer())
 
 
 def parameter_bytes() -> int:
@@ -88,7 +88,7 @@ def test_B05_what_is_no_id_is_refused_naming_its_source(wrong):
 
 
 def test_B05_a_loaded_model_stops_at_every_id(tmp_path):
-    write_checkpoint(tmp_path, CONFIG, random_params(CONFIG), byte_tokenizer())
+    write_checkpoint(tmp_path, CONFIG, random_params(CONFIG, seed=417), byte_tokenizer())
     raw = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(raw | {"eos_token_id": [3, 260]}))
     assert hub.load(tmp_path).stop_ids == (257, 260, 3)

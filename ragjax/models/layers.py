@@ -4,6 +4,8 @@ Products of float32 arrays run at the highest matmul precision, so that a result
 default; bfloat16 products accumulate in float32 where the result is a score or a logit.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,10 +21,17 @@ QUERY_BLOCK = 128
 
 def product(subscripts: str, *operands: Array, accumulate: bool = False) -> Array:
     """`jnp.einsum` at the precision of its operands; `accumulate=True` returns float32 whatever they are."""
-    exact = operands[0].dtype == jnp.float32
-    precision = lax.Precision.HIGHEST if exact else lax.Precision.DEFAULT
-    kind = jnp.float32 if accumulate else None
-    return jnp.einsum(subscripts, *operands, precision=precision, preferred_element_type=kind)
+    if operands[0].dtype == jnp.float32:
+        return jnp.einsum(subscripts, *operands, precision=lax.Precision.HIGHEST)
+    if not accumulate:
+        return jnp.einsum(subscripts, *operands)
+    wide = partial(jnp.einsum, subscripts, preferred_element_type=jnp.float32)
+
+    def on_cpu(*narrow: Array) -> Array:
+        # Not every XLA has this product for the CPU; widening its operands gives the same numbers.
+        return wide(*(x.astype(jnp.float32) for x in narrow), precision=lax.Precision.HIGHEST)
+
+    return lax.platform_dependent(*operands, cpu=on_cpu, default=wide)
 
 
 def plus(x: Array, bias: Array | None) -> Array:

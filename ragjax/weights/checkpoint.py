@@ -130,11 +130,12 @@ def restore(folder: str | os.PathLike, target: Decoder) -> Decoder:
     handler = _handler(ocp, specs)
     with ocp.Checkpointer(handler) as checkpointer:
         _check_stored(path, checkpointer, specs)
-        wanted = {name: _wanted(spec) for name, spec in specs.items()}
-        item = traverse_util.unflatten_dict(wanted, sep=".")
-        restore_args = ocp.checkpoint_utils.construct_restore_args(item)
-        stored = checkpointer.restore(path, args=ocp.args.PyTreeRestore(item=item, restore_args=restore_args))
-    flat = traverse_util.flatten_dict(stored, sep=".")
+        flat: dict[str, jax.Array] = {}
+        for names in _in_groups(specs):
+            item = traverse_util.unflatten_dict({name: _wanted(specs[name]) for name in names}, sep=".")
+            restore_args = ocp.checkpoint_utils.construct_restore_args(item)
+            args = ocp.args.PyTreeRestore(item=item, restore_args=restore_args, partial_restore=True)
+            flat |= traverse_util.flatten_dict(checkpointer.restore(path, args=args), sep=".")
     return jax.tree.unflatten(jax.tree.structure(target), [flat[name] for name in specs])
 
 
@@ -148,10 +149,30 @@ def _save_params(path: epath.Path, params: Decoder) -> None:
         checkpointer.save(path.absolute(), args=ocp.args.PyTreeSave(tree))
 
 
+def _in_groups(leaves: Mapping[str, Any]) -> list[list[str]]:
+    """Names in groups no larger than the largest leaf: Orbax may hold a copy of all that one call restores."""
+    sizes = {name: _bytes(leaf) for name, leaf in leaves.items()}
+    groups: list[list[str]] = [[]]
+    filled = 0
+    for name, size in sizes.items():
+        if groups[-1] and filled + size > max(sizes.values()):
+            groups.append([])
+            filled = 0
+        groups[-1].append(name)
+        filled += size
+    return groups
+
+
+def _bytes(leaf: Any) -> int:
+    return int(np.prod(leaf.shape)) * np.dtype(leaf.dtype).itemsize
+
+
 def _handler(ocp: Any, leaves: Mapping[str, Any]) -> Any:
-    largest = max(np.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in leaves.values())
-    in_flight = (int(largest) + _SLACK_BYTES) / 1e9
-    return ocp.PyTreeCheckpointHandler(save_concurrent_gb=in_flight, restore_concurrent_gb=in_flight)
+    in_flight = (max(map(_bytes, leaves.values())) + _SLACK_BYTES) / 1e9
+    # Weights hardly compress; without trying, saving is quicker and needs no second buffer.
+    return ocp.PyTreeCheckpointHandler(
+        save_concurrent_gb=in_flight, restore_concurrent_gb=in_flight, use_compression=False
+    )
 
 
 def _check_stored(path: epath.Path, checkpointer: Any, specs: Mapping[str, Any]) -> None:

@@ -24,6 +24,7 @@ DOCUMENTS = [
     [{"title": "Age", "text": "It is 30 years old."}, "Or more."],
     ["Rock with metal in it.", "Iron ore is red."],
 ]
+ALPHAS = (0.0, 0.3, 0.5, 0.7, 1.0)
 RUN = {"max_new": 12, "batch": 4, "prompts": SHORT}
 EXAMPLES = [
     Example(f"q{n}", q, documents=tuple(Document(d) if isinstance(d, str) else Document(**d) for d in docs))
@@ -55,25 +56,23 @@ def prompts_of(lm, example):
 
 @pytest.mark.parametrize("penalty", [1.0, 1.3])
 def test_tokens_equal_a_plain_loop_over_transformers(pairs, models, penalty):
-    alphas = (0.0, 0.3, 0.5, 0.7, 1.0)
-    found = FaviComp(**models, **RUN, repetition_penalty=penalty).compress_alphas(EXAMPLES, alphas)
+    found = FaviComp(**models, **RUN, repetition_penalty=penalty).compress_alphas(EXAMPLES, ALPHAS)
     if penalty != 1:
         # transformers' own loop covers the penalty of one model; here it must at least change the mixture's texts
-        plain = FaviComp(**models, **RUN).compress_alphas(EXAMPLES, alphas)
+        plain = FaviComp(**models, **RUN).compress_alphas(EXAMPLES, ALPHAS)
         assert all(tokens(one) != tokens(two) for one, two in zip(found, plain, strict=True))
         return
     for index, example in enumerate(EXAMPLES):
         compression, context = prompts_of(models["target"], example)
-        for alpha, results in zip(alphas, found, strict=True):
+        for alpha, results in zip(ALPHAS, found, strict=True):
             members = [(pairs[0], compression, 1 - alpha), (pairs[1], context, alpha)]
             assert tokens(results)[index] == plain_loop(members, 12, models["target"].stop_ids)
 
 
 def test_several_alphas_equal_runs_of_their_own(models):
     for settings in ({}, {"temperature": 1.0, "seed": 3}):
-        alphas = (0.0, 0.3, 1.0)
-        together = FaviComp(**models, **RUN, **settings).compress_alphas(EXAMPLES, alphas)
-        for alpha, found in zip(alphas, together, strict=True):
+        together = FaviComp(**models, **RUN, **settings).compress_alphas(EXAMPLES, ALPHAS)
+        for alpha, found in zip(ALPHAS, together, strict=True):
             alone = FaviComp(**models, **RUN, **settings, alpha=alpha).compress(EXAMPLES)
             assert tokens(found) == tokens(alone)
             for one, two in zip(found, alone, strict=True):
@@ -83,8 +82,8 @@ def test_several_alphas_equal_runs_of_their_own(models):
 
 
 def test_alpha_zero_needs_no_target_and_alpha_one_no_compressor(models):
-    both = FaviComp(**models, **RUN).compress_alphas(EXAMPLES, (0.0, 1.0))
-    for alpha, role, found in ((0.0, "compressor", both[0]), (1.0, "target", both[1])):
+    both = FaviComp(**models, **RUN).compress_alphas(EXAMPLES, ALPHAS)
+    for alpha, role, found in ((0.0, "compressor", both[0]), (1.0, "target", both[-1])):
         alone = FaviComp(**{role: models[role]}, **RUN, alpha=alpha)
         assert tokens(alone.compress(EXAMPLES)) == tokens(found)
         assert {w for c in found for w in c.trace.winners} == {role}
@@ -196,14 +195,15 @@ def test_documents_that_fit_the_budget_are_returned_whole(models):
     assert found.achieved == found.source_tokens == 10
     assert [u.spans for u in found.units] == [((0, 0, 5),), ((1, 0, 3),)]
     assert FaviComp(**models, **RUN)("Who?", ["é one", "two"], budget=1.0).status == "short_input"
-    assert FaviComp(**models, **RUN)("Who?", ["é one", "two"], budget=9).status != "short_input"
+    shorter = FaviComp(**models, **RUN)(QUESTIONS, [*DOCUMENTS[:3], ["é one", "two"]], budget=9)
+    assert [c.status == "short_input" for c in shorter] == [False] * 4
 
 
 def test_no_documents_give_empty_evidence_but_alpha_one_writes_its_own(models):
     found = FaviComp(**models, **RUN).compress_alphas(
-        [*EXAMPLES[:3], Example("none", QUESTIONS[3])], (0.5, 1.0), Budget(fraction=0.5)
+        [*EXAMPLES[:3], Example("none", QUESTIONS[3])], ALPHAS, Budget(fraction=0.5)
     )
-    empty, written = found[0][3], found[1][3]
+    empty, written = found[0][3], found[-1][3]
     assert (empty.status, empty.text, empty.achieved, empty.source_tokens) == ("empty", "", 0, 0)
     assert written.trace.winners == ("target",) * 12
     generous = FaviComp(**models, **RUN, alpha=1.0).compress([Example("none", QUESTIONS[3]), *EXAMPLES[:3]])
@@ -219,7 +219,7 @@ def test_lengths_are_counted_with_the_generator_s_tokenizer(models):
     backend = Tokenizer(kinds.WordLevel({"?": 0}, unk_token="?"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     words = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="?")
-    found = FaviComp(**models, **RUN, tokenizer=words)(QUESTIONS[1], DOCUMENTS[1], budget=2)
+    found = FaviComp(**models, **RUN, tokenizer=words)(QUESTIONS, DOCUMENTS, budget=2)[1]
     assert (found.source_tokens, found.requested) == (7, 2)
     assert found.achieved == count_tokens(words, found.text) <= 2
 
@@ -234,7 +234,7 @@ def test_B14_whole_documents_are_dropped_from_the_end_and_counted(models):
     found = FaviComp(**short, **RUN)(QUESTIONS[0], long)
     kept = len(long) - found.dropped_documents
     assert 0 < kept < len(long)
-    assert found.trace.tokens.tolist() == FaviComp(**models, **RUN)(QUESTIONS[0], long[:kept]).trace.tokens.tolist()
+    assert found.trace.tokens.tolist() == FaviComp(**short, **RUN)(QUESTIONS[0], long[:kept]).trace.tokens.tolist()
     data = {"question": QUESTIONS[0], "documents": number_documents([Document(d) for d in long[: kept + 1]])}
     one_more = build_prompt(models["target"].tokenizer, "", SHORT.compress_user, data).ids
     assert len(one_more) + 12 > limit
@@ -259,10 +259,10 @@ def test_B09_a_failure_never_looks_like_a_result(models):
     broken = writer(WRITTEN)
     head = broken.params.head.at[5].set(np.nan)
     broken = dataclasses.replace(broken, params=broken.params.replace(head=head))
-    found = FaviComp(compressor=broken, target=broken, **RUN)("Who?", ["Some words of evidence."], budget=5)
+    found = FaviComp(compressor=broken, target=broken, **RUN)("Who?", ["Some words of evidence.", "More."], budget=5)
     assert (found.status, found.text, found.units) == ("failed(non-finite at step 0)", "", ())
     with pytest.raises(DecodeFailed, match="row 0 failed"):
-        FaviComp(compressor=broken, target=broken, **RUN, strict=True)("Who?", ["Some words of evidence."])
+        FaviComp(compressor=broken, target=broken, **RUN, strict=True)("Who?", ["Some words of evidence.", "More."])
 
 
 @pytest.mark.parametrize("alpha", [-0.1, 1.1, float("nan"), float("inf")])
@@ -277,14 +277,13 @@ def test_B15_models_without_a_chat_template_take_plain_prompts(models):
     bare = {role: dataclasses.replace(lm, tokenizer=byte_tokenizer(chat=False)) for role, lm in models.items()}
     with pytest.raises(ValueError, match='choose prompt_format="plain"'):
         FaviComp(**bare, **RUN)(QUESTIONS, DOCUMENTS)
-    assert len(FaviComp(**bare, **RUN, prompt_format="plain")(QUESTIONS, DOCUMENTS)) == 4
+    longer = {name: getattr(SHORT, name) + "." * 20 for name in ("compress_user", "context_user")}
+    settings = RUN | {"prompts": dataclasses.replace(SHORT, **longer), "prompt_format": "plain"}
+    found = FaviComp(**bare, **settings)(QUESTIONS, DOCUMENTS)
+    assert [len(c.trace.winners) for c in found] == [len(c.trace.tokens) for c in found]
+    assert all(c.text for c in found)
 
 
 def test_B04_documents_that_spell_special_tokens_are_reported(models):
     found = FaviComp(**models, **RUN)(QUESTIONS, [["Ends here.<|im_end|>"], *DOCUMENTS[1:]])
     assert [c.notes for c in found] == [("the data spells a special token: kept as text",), (), (), ()]
-
-
-def test_the_default_prompts_work_too(models):
-    found = FaviComp(**models, max_new=12, batch=4)(QUESTIONS, DOCUMENTS)
-    assert [len(c.trace.tokens) for c in found] == [12] * 4

@@ -22,7 +22,9 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    return write_checkpoint(tmp_path_factory.mktemp("hub") / "tiny", CONFIG, random_params(CONFIG, seed=417), byte_tokenizer())
+    return write_checkpoint(
+        tmp_path_factory.mktemp("hub") / "tiny", CONFIG, random_params(CONFIG, seed=417), byte_tokenizer()
+    )
 
 
 def parameter_bytes() -> int:

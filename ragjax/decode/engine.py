@@ -26,6 +26,9 @@ from ragjax.models import decoder
 
 Progress = Callable[[int], None]
 
+COMPACT_FROM = 32
+"""Rows from which on a decode step on a CPU is bound by arithmetic, not by reading the weights."""
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -61,8 +64,9 @@ GREEDY = Sampling()
 class Execution:
     """How a decode runs; nothing here changes its result (in float32).
 
-    `compaction=None` is on for one CPU device and off elsewhere. `share_weights=False` runs members with the same
-    weights one by one, to check the stacked forward against.
+    `compaction=None` is on for one CPU device and off elsewhere, and leaves small batches alone: there a step costs the
+    reading of the weights, whatever the rows. `share_weights=False` runs members with the same weights one by one, to
+    check the stacked forward against.
     """
 
     batch: int = 8
@@ -70,11 +74,15 @@ class Execution:
     share_weights: bool = True
     progress: Progress | None = None
 
-    def compacts(self) -> bool:
-        """Whether finished examples leave the batch."""
+    @property
+    def compact_from(self) -> int | None:
+        """The rows of all members from which on finished examples leave the batch; None for never.
+
+        A fixed rule: what a batch computes must not depend on what ran before it.
+        """
         if self.compaction is not None:
-            return self.compaction
-        return jax.default_backend() == "cpu" and jax.device_count() == 1
+            return 1 if self.compaction else None
+        return COMPACT_FROM if jax.default_backend() == "cpu" and jax.device_count() == 1 else None
 
 
 @dataclass
@@ -245,7 +253,7 @@ def _decode_batch(job: _Job, batch: Batch, result: DecodeResult) -> None:
     knobs = _knobs(job, batch)
     members = tuple(Member(p.cache, _penalized_ids(p, job.sampling)) for p in prefilled)
     state = loop.start(plan, prefilled, len(knobs.budget), knobs.budget)
-    rows, steps = loop.decode_rows(plan, params, members, knobs, state, compaction=job.execution.compacts())
+    rows, steps = loop.decode_rows(plan, params, members, knobs, state, compact_from=job.execution.compact_from)
     result.stats.steps += steps
     candidates = len(job.weights)
     for place, index in enumerate(batch.indices):

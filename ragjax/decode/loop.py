@@ -249,11 +249,12 @@ def decode_rows(
     knobs: Knobs,
     state: DecodeState,
     *,
-    compaction: bool,
+    compact_from: int | None,
 ) -> tuple[list[Decoded], int]:
     """Decode every row to its end; the rows in order, and the number of steps executed.
 
-    With `compaction`, the examples still running move into half the rows whenever they fit.
+    The examples still running move into half the rows whenever they fit, as long as the members have at least
+    `compact_from` rows together; None keeps the batch as it is.
     """
     rows = state.count.shape[0]
     candidates = rows // members[0].seen.shape[0]
@@ -269,7 +270,8 @@ def decode_rows(
         if np.all(flags != RUNNING) or steps >= plan.max_new:
             break
         running = np.any(flags.reshape(-1, candidates) == RUNNING, axis=1)
-        if compaction and 2 * np.sum(running) <= len(running):
+        large = compact_from is not None and len(members) * len(home) >= compact_from
+        if large and 2 * np.sum(running) <= len(running):
             keep = _smaller(running)
             members, knobs, state, home = _take(keep, candidates, members, knobs, state, home)
     return [_decoded(piece, flag) for piece, flag in zip(pieces, finish, strict=True)], steps

@@ -26,7 +26,7 @@ def quick_compiler():
 def job():
     """A compressor that reads 10 to 500 tokens, and a target of another shape that reads questions."""
     generator = np.random.default_rng(0)
-    lengths = np.stack([generator.integers(10, 501, COUNT), generator.integers(8, 60, COUNT)], axis=1)
+    lengths = np.stack([generator.integers(10, 501, COUNT), generator.integers(33, 49, COUNT)], axis=1)
     models = tiny_model(0, num_layers=1), tiny_model(1, num_layers=1, max_positions=1024)
     prompts = [[as_prompt(generator.integers(0, 256, n)) for n in column] for column in lengths.T]
     return models, prompts, lengths

@@ -263,8 +263,10 @@ def test_C07_a_member_in_bfloat16_is_mixed_in_float32(prompts):
             assert row.log_probs.dtype == np.float32
         for member, candidate in ((0, 0), (1, 2)):
             if pair_of[member] is wide:
-                alone = tokens_of(decode(wide, order[member]))
-                assert [rows[candidate] for rows in tokens_of(found)] == [rows[0] for rows in alone]
+                alone = decode(wide, order[member])
+                assert [rows[candidate] for rows in tokens_of(found)] == [rows[0] for rows in tokens_of(alone)]
+                for rows, (row,) in zip(found.rows, alone.rows, strict=True):
+                    np.testing.assert_allclose(rows[candidate].log_probs, row.log_probs, atol=1e-5)
 
 
 def test_C09_one_checkpoint_in_both_roles_is_held_once(tmp_path, prompts):

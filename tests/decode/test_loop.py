@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ragjax.decode import buckets, loop
-from ragjax.decode.engine import Execution, Sampling
+from ragjax.decode.engine import COMPACT_FROM, Execution, Sampling
 from ragjax.decode.state import Knobs, Member, Plan
 from ragjax.models.cache import PromptCache
 from ragjax.testing import tiny_config, tiny_model
@@ -56,7 +56,7 @@ def run_stub(table, max_new=16, budget=None, compaction=False, **changes):
     knobs = knobs.replace(**changes)
     state = loop.start(plan, [prefilled], rows, knobs.budget)
     members = (Member(cache, prefilled.seen),)
-    return loop.decode_rows(plan, (jnp.asarray(table),), members, knobs, state, compaction=compaction)
+    return loop.decode_rows(plan, (jnp.asarray(table),), members, knobs, state, compact_from=1 if compaction else None)
 
 
 def table_of(choices, steps=16):
@@ -310,6 +310,7 @@ def test_prefill_in_micro_batches_equals_one_batch(lm, monkeypatch):
 
 
 def test_execution_decides_compaction_by_the_device():
-    assert Execution().compacts() == (jax.default_backend() == "cpu" and jax.device_count() == 1)
-    assert Execution(compaction=True).compacts()
-    assert not PLAIN.compacts()
+    alone = jax.default_backend() == "cpu" and jax.device_count() == 1
+    assert Execution().compact_from == (COMPACT_FROM if alone else None)
+    assert Execution(compaction=True).compact_from == 1
+    assert PLAIN.compact_from is None

@@ -4,7 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 FLOOR := .venv-floor
 MODEL := $(or $(RAGJAX_HOME),checkpoints)/smollm2-135m-instruct/ragjax.json
-PYTEST := JAX_PLATFORMS=cpu $(VENV)/bin/python -m pytest -rs
+# Compiling, not running, takes the time: one process a core, each file in one of them.
+WORKERS := -n 2 --dist loadfile
+PYTEST := JAX_PLATFORMS=cpu $(VENV)/bin/python -m pytest -rs $(WORKERS)
 
 .PHONY: demo models test test-shared test-floor lint format
 
@@ -25,7 +27,7 @@ test-shared: $(VENV)/.installed-test models
 
 # The oldest versions that pyproject.toml admits: those of Colab's TPU image.
 test-floor: $(FLOOR)/.installed-test models
-	JAX_PLATFORMS=cpu $(FLOOR)/bin/python -m pytest -rs
+	JAX_PLATFORMS=cpu $(FLOOR)/bin/python -m pytest -rs $(WORKERS)
 
 lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff check .

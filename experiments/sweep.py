@@ -208,7 +208,7 @@ def report(study: Study, finished: Finished, show: int, console: Console) -> Non
     if finished.outside:
         lines.append(f"rows in the folder beyond this limit, not shown: {finished.outside}")
     if len({point.target for point in study.points}) > 1:
-        lines.append("perplexities of several models may count different tokens: compare bits per byte, in summary.json")
+        lines.append("perplexities of several models may count different tokens: compare bits per byte (summary.json)")
     lines += [f"programs: {describe_programs()}", f"results in {study.folder}"]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -6,6 +6,7 @@ room is counted in the generator's tokens.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
@@ -52,7 +53,10 @@ class Budget:
 
     def resolve(self, source_tokens: int) -> int:
         """Tokens allowed for a source of `source_tokens` tokens (floor of the fraction)."""
-        return self.tokens if self.tokens is not None else int(self.fraction * source_tokens)
+        if self.tokens is not None:
+            return self.tokens
+        # The product of the decimal fraction as written: in binary, 0.29 of 100 would be 28.
+        return int(Fraction(str(self.fraction)) * source_tokens)
 
 
 @dataclass(frozen=True, eq=False)

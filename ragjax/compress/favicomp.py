@@ -16,7 +16,7 @@ from ragjax.compress.base import Budget, Compressed, Trace, Unit, as_document
 from ragjax.compress.cut import cut_to_budget, source_length
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, number_documents
 from ragjax.data import Document, Example, example_ids
-from ragjax.decode.engine import Execution, Progress, Sampling, Voice, decode_prompts
+from ragjax.decode.engine import DecodeResult, Execution, Progress, Sampling, Voice, decode_prompts
 from ragjax.decode.prompt import Prompt, build_prompt, count_tokens, decode_pieces
 from ragjax.decode.sampling import check_knobs
 from ragjax.decode.state import Decoded
@@ -144,10 +144,12 @@ class FaviComp:
         if not examples:
             return []
         built = [self._build(example, alphas) for example in examples]
-        rows = self._decode(examples, built, alphas, progress)
+        result = self._decode(examples, built, alphas, progress)
+        masked = f"ids that differ between the tokenizers and were never emitted: {list(result.masked)}"
+        notes = (masked,) if result.masked else ()
         return [
-            [self._compressed(e, b, row, alpha, budget) for row, alpha in zip(candidates, alphas, strict=True)]
-            for e, b, candidates in zip(examples, built, rows, strict=True)
+            [self._compressed(e, b, row, alpha, budget, notes) for row, alpha in zip(candidates, alphas, strict=True)]
+            for e, b, candidates in zip(examples, built, result.rows, strict=True)
         ]
 
     def _build(self, example: Example, alphas: Sequence[float]) -> "_Prepared":
@@ -186,7 +188,7 @@ class FaviComp:
         built: Sequence["_Prepared"],
         alphas: Sequence[float],
         progress: Progress | None,
-    ) -> list[list[Decoded]]:
+    ) -> DecodeResult:
         voices = []
         if min(alphas) < 1:
             voices.append(Voice(self.compressor, [b.compression for b in built]))
@@ -207,10 +209,16 @@ class FaviComp:
         )
         if self.strict:
             raise_failed([row for rows in result.rows for row in rows])
-        return result.rows
+        return result
 
     def _compressed(
-        self, example: Example, prepared: "_Prepared", row: Decoded, alpha: float, budget: Budget | None
+        self,
+        example: Example,
+        prepared: "_Prepared",
+        row: Decoded,
+        alpha: float,
+        budget: Budget | None,
+        notes: tuple[str, ...],
     ) -> Compressed:
         trace = _trace(row, alpha, (self.compressor or self.target).tokenizer)
         source = source_length(self._counter, example.documents)
@@ -226,7 +234,7 @@ class FaviComp:
             status = "empty"
         achieved = count_tokens(self._counter, text)
         units = (Unit(text),) if text else ()
-        notes = (prepared.compression or prepared.context).notes
+        notes += (prepared.compression or prepared.context).notes
         return Compressed(
             units, requested, achieved, achieved, source, status, trace, prepared.dropped_documents, notes
         )

@@ -101,11 +101,15 @@ class DecodeStats:
 
 @dataclass(frozen=True, eq=False)
 class DecodeResult:
-    """`rows[example][candidate]`; `scores[example]` of the span asked for, else None; the seed really used."""
+    """`rows[example][candidate]`; `scores[example]` of the span asked for, else None; the seed really used.
+
+    `masked` lists the ids that no row could emit because the members' tokenizers differ in them.
+    """
 
     rows: list[list[Decoded]]
     scores: list[Score | None]
     seed: int
+    masked: tuple[int, ...]
     stats: DecodeStats = field(default_factory=DecodeStats)
 
 
@@ -174,7 +178,7 @@ def decode_prompts(
         )
     layout = plan_batches([[len(v.prompts[i].ids) for v in voices] for i in range(len(names))], execution.batch)
     job = _Job(voices, max_new, weights, row_ids(names), streams, sampling, mix, score, vocabulary, execution)
-    result = DecodeResult([[] for _ in names], [None for _ in names], sampling.seed)
+    result = DecodeResult([[] for _ in names], [None for _ in names], sampling.seed, vocabulary.masked)
     result.stats.padded_tokens, result.stats.real_tokens = layout.padded_tokens, layout.real_tokens
     for batch in layout.batches:
         _decode_batch(job, batch, result)
@@ -308,7 +312,6 @@ def make_plan(job: _Job) -> tuple[Plan, tuple]:
 def _knobs(job: _Job, batch: Batch) -> Knobs:
     candidates, real = len(job.weights), len(batch.indices)
     rows = batch.rows * candidates
-    stops = sorted({i for v in job.voices for i in v.model.stop_ids}) or [-1]
     examples = np.zeros(batch.rows, np.uint32)
     examples[:real] = job.ids[list(batch.indices)]
     settings = job.sampling
@@ -326,6 +329,17 @@ def _knobs(job: _Job, batch: Batch) -> Knobs:
         example=np.repeat(examples, candidates),
         candidate=np.tile(np.asarray(job.draws, np.int32), batch.rows),
         seed=np.uint32(settings.seed),
-        stops=np.asarray(stops, np.int32),
+        stops=np.tile(_stops(job), (batch.rows, 1)),
         allowed=job.vocabulary.allowed,
     )
+
+
+def _stops(job: _Job) -> np.ndarray:
+    """Each candidate's stop ids [C, stops]: those of every member that has a share in it, filled up with -1."""
+    members = [set(voice.model.stop_ids) for voice in job.voices]
+    found = [
+        sorted(set().union(*(ids for ids, share in zip(members, shares, strict=True) if share > 0)))
+        for shares in job.weights
+    ]
+    width = max(1, len(set().union(*members)))
+    return np.array([ids + [-1] * (width - len(ids)) for ids in found], np.int32)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -95,5 +96,6 @@ def _role(model: Any, role: str) -> int | None:
     return getattr(model.tokenizer, role)
 
 
+@lru_cache(maxsize=8)
 def _strings(tokenizer: Any) -> dict[int, str]:
     return {index: token for token, index in tokenizer.get_vocab().items()}

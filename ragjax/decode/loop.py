@@ -327,4 +327,4 @@ def _take(keep: np.ndarray, candidates: int, members, knobs: Knobs, state: Decod
     return at(members, keep), knobs, state, home[rows]
 
 
-_ROW_KNOBS = ("temperature", "top_k", "top_p", "penalty", "budget", "example", "candidate")
+_ROW_KNOBS = ("temperature", "top_k", "top_p", "penalty", "budget", "example", "candidate", "stops")

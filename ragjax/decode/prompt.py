@@ -92,8 +92,15 @@ def build_prompt(
 
 
 def build_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> Prompt:
-    """A prompt from chat messages of the user's own, each `{role, content}`; contents are data."""
+    """A prompt from chat messages of the user's own, each `{role, content}`; contents are data.
+
+    The ids are those of the rendered chat, unless a content spells a special token: that stays text.
+    """
     pieces = [_Piece(m["content"], f"{m['role']}_{i}") for i, m in enumerate(messages)]
+    specials = _special_tokens(tokenizer)
+    if specials is None or not any(specials.search(p.text) for p in pieces):
+        rendered = _apply(tokenizer, [dict(message) for message in messages])
+        return _assemble(tokenizer, rendered, [], (), template=True)
     marked = [{"role": m["role"], "content": _MARK.format(i)} for i, m in enumerate(messages)]
     return _assemble(tokenizer, _apply(tokenizer, marked), pieces, (), template=True)
 

@@ -47,7 +47,10 @@ class Member:
 
 @struct.dataclass
 class Knobs:
-    """The traced settings, one entry a row unless shaped otherwise. `weights` are the members' shares in the mix."""
+    """The traced settings, one entry a row unless shaped otherwise.
+
+    `weights` are the members' shares in the mix; `stops` the ids that end a row, filled up with -1.
+    """
 
     weights: Float[Array, "M R"]
     temperature: Float[Array, " R"]
@@ -57,8 +60,8 @@ class Knobs:
     budget: Int[Array, " R"]
     example: Integer[Array, " R"]
     candidate: Int[Array, " R"]
+    stops: Int[Array, "R stops"]
     seed: Integer[Array, ""]
-    stops: Int[Array, " stops"]
     allowed: Bool[Array, " V"]
 
 

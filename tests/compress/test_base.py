@@ -40,6 +40,7 @@ def test_B11_a_budget_of_zero_is_refused_not_ignored(bad):
 @given(st.sampled_from([0.5, 0.25, 0.1, 0.05]), st.integers(0, 10_000))
 def test_a_fraction_is_rounded_down(fraction, tokens):
     assert Budget(fraction=fraction).resolve(tokens) == tokens // round(1 / fraction)
+    assert Budget(fraction=0.29).resolve(100) == 29
     assert Budget(tokens=7).resolve(tokens) == 7
 
 

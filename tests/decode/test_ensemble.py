@@ -172,6 +172,14 @@ def test_C08_the_stop_ids_of_all_members_stop():
     assert {rows[0].finish_reason for rows in found.rows} == {"stop"}
 
 
+def test_C08_a_candidate_stops_as_the_members_that_have_a_share_in_it():
+    first = dataclasses.replace(bigram_model(chain({})), stop_ids=(5,))
+    second = dataclasses.replace(bigram_model(chain({}), name="second"), stop_ids=(9,))
+    prompts = [dataclasses.replace(p, ids=(*p.ids[:-1], 3)) for p in some_prompts(2)]
+    found = decode_pair(first, second, (0.0, 0.5, 1.0), (prompts, prompts))
+    assert tokens_of(found) == [[[4], [4], [4, 5, 6, 7, 8]]] * 2
+
+
 # Whole decodes of two models.
 
 

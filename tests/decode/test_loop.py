@@ -50,7 +50,7 @@ def run_stub(table, max_new=16, budget=None, compaction=False, **changes):
         example=np.arange(rows, dtype=np.uint32),
         candidate=every(0, np.int32),
         seed=np.uint32(0),
-        stops=np.array([STOP_ID], np.int32),
+        stops=np.full((rows, 1), STOP_ID, np.int32),
         allowed=np.arange(SIZE) != LAST,
     )
     knobs = knobs.replace(**changes)
@@ -140,7 +140,7 @@ def test_a_masked_id_is_never_chosen_though_it_is_the_likeliest():
 
 def test_B10_the_samples_of_a_flat_distribution_differ():
     flat = np.zeros((16, 4, SIZE), np.float32)
-    sampled = {"temperature": np.ones(4, np.float32), "stops": np.array([-1], np.int32)}
+    sampled = {"temperature": np.ones(4, np.float32), "stops": np.full((4, 1), -1, np.int32)}
     rows, _ = run_stub(flat, example=np.zeros(4, np.uint32), candidate=np.arange(4, dtype=np.int32), **sampled)
     assert len({tuple(row.tokens) for row in rows}) == 4
     assert all(len(set(row.tokens)) > 4 for row in rows)  # one key for all steps would repeat one id

@@ -32,7 +32,7 @@ def test_the_python_example_runs(smollm2: Path) -> None:
 
 
 def test_the_commands_parse() -> None:
-    (command,) = [block for block in blocks("") if "experiments.sweep" in block]
+    (command,) = [block for block in blocks("sh") if "experiments.sweep" in block]
     words = command.replace("\\\n", " ").split()
     assert words[:3] == ["python", "-m", "experiments.sweep"]
     arguments = parse_arguments(words[3:])

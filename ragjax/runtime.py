@@ -6,10 +6,7 @@ Nothing here runs at import. A library call never needs it; `python -m experimen
 
 import logging
 import os
-import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import jax
@@ -20,21 +17,31 @@ PROGRAMS: Counter[tuple] = Counter()
 """Every program traced in this process, by (name, *shapes): what `note_program` was told."""
 
 
+PROMPT_TOKENS: Counter[str] = Counter()
+"""Prompt tokens read in this process: "padded", with padding and dummy rows, and "real"."""
+
+
 def note_program(name: str, *shape: object) -> None:
     """Called in the body of a jitted function, hence once a trace: counts the programs a run compiles."""
     PROGRAMS[(name, *shape)] += 1
 
 
+def note_padding(padded: int, real: int) -> None:
+    """Count prompt tokens, with their padding and without."""
+    PROMPT_TOKENS.update(padded=padded, real=real)
+
+
 def describe_programs() -> str:
-    """The terms that bound what was compiled: prompt lengths for prefill; cache shapes, row counts and modes for
-    decoding (a mode is what is static: the members, the mix, the step counts)."""
+    """The terms that bound what was compiled: prompt lengths for prefill; modes, cache shapes and row counts for
+    decoding (a mode is what is static: the members, the mix, the step counts). And what the padding of prompts cost."""
     prefills = {key[1:] for key in PROGRAMS if key[0] == "prefill"}
     decodes = {key[1:] for key in PROGRAMS if key[0] == "decode"}
-    lengths = sorted({length for _, _, length, _ in prefills})
+    lengths = ", ".join(str(length) for length in sorted({key[2] for key in prefills})) or "nothing"
     modes, shapes, rows = (len({key[n] for key in decodes}) for n in range(3))
+    ratio = PROMPT_TOKENS["padded"] / max(PROMPT_TOKENS["real"], 1)
     return (
-        f"{len(prefills)} prefill (prompts padded to {', '.join(map(str, lengths))}), {len(decodes)} decode "
-        f"({modes} modes, {shapes} cache shapes, {rows} row counts)"
+        f"{len(prefills)} prefill (prompts padded to {lengths}; {ratio:.2f} tokens for each real one), "
+        f"{len(decodes)} decode ({modes} modes, {shapes} cache shapes, {rows} row counts)"
     )
 
 
@@ -113,13 +120,3 @@ _LISTENING: list[bool] = []
 def _tell_clocks(event: str, duration: float, **extra: object) -> None:
     for clock in _OPEN_CLOCKS:
         clock._listen(event, duration, **extra)
-
-
-@contextmanager
-def stopwatch(times: dict[str, float], stage: str) -> Iterator[None]:
-    """Add the seconds spent in the context, less those spent compiling, to `times[stage]`."""
-    start = time.perf_counter()
-    with CompileClock() as clock:
-        yield
-    spent = time.perf_counter() - start - clock.seconds
-    times[stage] = times.get(stage, 0.0) + max(spent, 0.0)

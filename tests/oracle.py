@@ -79,12 +79,23 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def plain_loop(
-    members: Sequence[tuple[Pair, Sequence[int], float]], max_new: int, stop: Sequence[int], mix: str = "geometric"
+    members: Sequence[tuple[Pair, Sequence[int], float]],
+    max_new: int,
+    stop: Sequence[int],
+    mix: str = "geometric",
+    penalty: float = 1.0,
 ) -> list[int]:
-    """Greedy ensemble decoding the slow way: every member reads its whole text again for each token."""
+    """Greedy ensemble decoding the slow way: every member reads its whole text again for each token.
+
+    The penalty goes to each member's raw logits of the ids in its own prompt and of those generated.
+    """
     made: list[int] = []
     while len(made) < max_new:
-        parts = [(share, log_softmax(p.logits([*ids, *made])[-1])) for p, ids, share in members]
+        parts = []
+        for p, ids, share in members:
+            raw, seen = np.array(p.logits([*ids, *made])[-1]), sorted({*ids, *made})
+            raw[seen] = np.where(raw[seen] > 0, raw[seen] / penalty, raw[seen] * penalty)
+            parts.append((share, log_softmax(raw)))
         if mix == "geometric":
             mixed = sum(share * part for share, part in parts)
         else:

@@ -16,7 +16,7 @@ from ragjax.compress.base import Budget, Compressed, Trace, Unit, as_document
 from ragjax.compress.cut import cut_to_budget, source_length
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, number_documents
 from ragjax.data import Document, Example, example_ids
-from ragjax.decode.engine import DecodeResult, Execution, Progress, Sampling, Voice, decode_prompts
+from ragjax.decode.engine import DecodeResult, Execution, Sampling, Voice, check_settings, decode_prompts
 from ragjax.decode.prompt import Prompt, build_prompt, count_tokens, decode_pieces
 from ragjax.decode.sampling import check_knobs
 from ragjax.decode.state import Decoded
@@ -64,8 +64,10 @@ class FaviComp:
 
     def __post_init__(self) -> None:
         check_knobs(self.temperature, self.top_k, self.top_p, self.repetition_penalty, self.alpha)
+        check_settings(self.max_new, self.mix, self.prompt_format)
         if self.on_overflow not in OVERFLOW:
             raise ValueError(f"on_overflow is one of {OVERFLOW}, got {self.on_overflow!r}")
+        self._sampling  # noqa: B018, refuses a seed or a scope that does not exist
         if self.compressor is None and self.target is None:
             raise ValueError("FaviComp needs a compressor, a target, or both")
 
@@ -96,7 +98,6 @@ class FaviComp:
         examples: Sequence[Example],
         alphas: Sequence[float],
         budget: Budget | None = None,
-        progress: Progress | None = None,
     ) -> list[list[Compressed]]:
         """Compress at several alphas over one prompt cache: result[alpha][example].
 
@@ -108,11 +109,11 @@ class FaviComp:
         settled = [self._without_decoding(e, budget) if min(alphas) < 1 else None for e in examples]
         rest = [i for i, done in enumerate(settled) if done is None]
         rows: list[list[Compressed]] = [[done] * len(alphas) for done in settled]
-        for i, row in zip(rest, self._run([examples[i] for i in rest], alphas, budget, progress), strict=True):
+        for i, row in zip(rest, self._run([examples[i] for i in rest], alphas, budget), strict=True):
             rows[i] = row
         # What alpha 1 writes does not depend on the documents: it is decoded where the other alphas need no model.
         alone = [i for i, done in enumerate(settled) if done is not None] if max(alphas) == 1 else []
-        for i, (own,) in zip(alone, self._run([examples[i] for i in alone], (1.0,), budget, progress), strict=True):
+        for i, (own,) in zip(alone, self._run([examples[i] for i in alone], (1.0,), budget), strict=True):
             rows[i] = [own if alpha == 1 else done for alpha, done in zip(alphas, rows[i], strict=True)]
         return [[row[n] for row in rows] for n in range(len(alphas))]
 
@@ -121,6 +122,12 @@ class FaviComp:
             raise ValueError(f"alpha {min(alphas)} needs a compressor")
         if self.target is None and max(alphas) > 0:
             raise ValueError(f"alpha {max(alphas)} needs a target")
+
+    @property
+    def _sampling(self) -> Sampling:
+        return Sampling(
+            self.temperature, self.top_k, self.top_p, self.repetition_penalty, self.seed, self.penalty_scope
+        )
 
     @property
     def _counter(self) -> Any:
@@ -138,13 +145,13 @@ class FaviComp:
         return Compressed(whole, budget.resolve(source), source, source, source, "short_input")
 
     def _run(
-        self, examples: Sequence[Example], alphas: Sequence[float], budget: Budget | None, progress: Progress | None
+        self, examples: Sequence[Example], alphas: Sequence[float], budget: Budget | None
     ) -> list[list[Compressed]]:
         """Decode every example at every alpha: result[example][alpha]."""
         if not examples:
             return []
         built = [self._build(example, alphas) for example in examples]
-        result = self._decode(examples, built, alphas, progress)
+        result = self._decode(examples, built, alphas)
         masked = f"ids that differ between the tokenizers and were never emitted: {list(result.masked)}"
         notes = (masked,) if result.masked else ()
         return [
@@ -187,7 +194,6 @@ class FaviComp:
         examples: Sequence[Example],
         built: Sequence["_Prepared"],
         alphas: Sequence[float],
-        progress: Progress | None,
     ) -> DecodeResult:
         voices = []
         if min(alphas) < 1:
@@ -195,17 +201,16 @@ class FaviComp:
         if max(alphas) > 0:
             voices.append(Voice(self.target, [b.context for b in built]))
         shares = tuple((1.0 - a, a) if len(voices) == 2 else (1.0,) for a in alphas)
-        settings = (self.temperature, self.top_k, self.top_p, self.repetition_penalty, self.seed, self.penalty_scope)
         result = decode_prompts(
             voices,
             max_new=self.max_new,
             weights=shares,
             ids=[e.id for e in examples],
             draws=(0,) * len(alphas),
-            sampling=Sampling(*settings),
+            sampling=self._sampling,
             mix=self.mix,
             admit_added=self.admit_added,
-            execution=Execution(batch=self.batch, progress=progress),
+            execution=Execution(batch=self.batch),
         )
         if self.strict:
             raise_failed([row for rows in result.rows for row in rows])
@@ -226,12 +231,10 @@ class FaviComp:
         text, status = "".join(trace.pieces).strip(), "ok"
         if requested is not None:
             text, status = cut_to_budget(self._counter, text, requested)
-        if row.finish_reason == "length" and status == "ok":
-            status = "length"
-        if row.finish_reason.startswith("failed"):
+        if row.failed:
             text, status = "", row.finish_reason
-        elif not text and status == "ok":
-            status = "empty"
+        elif status == "ok":
+            status = "empty" if not text else "length" if row.finish_reason == "length" else "ok"
         achieved = count_tokens(self._counter, text)
         units = (Unit(text),) if text else ()
         notes += (prepared.compression or prepared.context).notes

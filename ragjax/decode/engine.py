@@ -7,7 +7,7 @@ prompt cache, and puts the results back in order. `score_prompts` is the same wi
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,13 +18,12 @@ import xxhash
 from ragjax.decode import loop
 from ragjax.decode.buckets import Batch, left_pad, plan_batches
 from ragjax.decode.ensemble import MIXES, SharedVocabulary, share_vocabulary
-from ragjax.decode.prompt import Prompt
+from ragjax.decode.prompt import FORMATS, Prompt
 from ragjax.decode.sampling import check_knobs
 from ragjax.decode.score import Score, score_span
 from ragjax.decode.state import Decoded, Knobs, Member, Plan
 from ragjax.models import decoder
-
-Progress = Callable[[int], None]
+from ragjax.runtime import note_padding
 
 COMPACT_FROM = 32
 """Rows from which on a decode step on a CPU is bound by arithmetic, not by reading the weights."""
@@ -72,7 +71,6 @@ class Execution:
     batch: int = 8
     compaction: bool | None = None
     share_weights: bool = True
-    progress: Progress | None = None
 
     @property
     def compact_from(self) -> int | None:
@@ -166,9 +164,7 @@ def decode_prompts(
       ValueError: for a token outside a model's vocabulary, a prompt too long for its model, or bad settings.
       VocabularyMismatch: for members that do not share a vocabulary.
     """
-    _check_job(voices, max_new, weights, mix)
-    sampling = sampling.seeded()
-    vocabulary = share_vocabulary([v.model for v in voices], admit_added=admit_added)
+    check_settings(max_new, mix)
     names = content_ids([p.text for p in voices[0].prompts]) if ids is None else ids
     streams = range(len(weights)) if draws is None else draws
     if len(names) != len(voices[0].prompts) or len(streams) != len(weights):
@@ -176,27 +172,29 @@ def decode_prompts(
             f"{len(voices[0].prompts)} examples of {len(weights)} candidates need as many ids and draws, got "
             f"{len(names)} and {len(streams)}"
         )
+    _check_job(voices, max_new, weights, ids)
+    sampling = sampling.seeded()
+    vocabulary = share_vocabulary([v.model for v in voices], admit_added=admit_added)
     layout = plan_batches([[len(v.prompts[i].ids) for v in voices] for i in range(len(names))], execution.batch)
     job = _Job(voices, max_new, weights, row_ids(names), streams, sampling, mix, score, vocabulary, execution)
     result = DecodeResult([[] for _ in names], [None for _ in names], sampling.seed, vocabulary.masked)
     result.stats.padded_tokens, result.stats.real_tokens = layout.padded_tokens, layout.real_tokens
+    note_padding(layout.padded_tokens, layout.real_tokens)
     for batch in layout.batches:
         _decode_batch(job, batch, result)
-        if execution.progress:
-            execution.progress(len(batch.indices))
     return result
 
 
 def score_prompts(model: Any, prompts: Sequence[Prompt], piece: str, *, execution: Execution = Execution()) -> list:
     """The `Score` of one data piece of each prompt under the model, given everything before it in the prompt."""
-    _check_prompts(Voice(model, prompts), 0)
+    _check_prompts(Voice(model, prompts), 0, None)
     scores: list[Score | None] = [None] * len(prompts)
-    for batch in plan_batches([[len(p.ids)] for p in prompts], execution.batch).batches:
+    layout = plan_batches([[len(p.ids)] for p in prompts], execution.batch)
+    note_padding(layout.padded_tokens, layout.real_tokens)
+    for batch in layout.batches:
         _, found = _prefill(Voice(model, prompts), batch, batch.lengths[0], model.vocab_width, piece)
         for index, value in zip(batch.indices, found, strict=True):
             scores[index] = value
-        if execution.progress:
-            execution.progress(len(batch.indices))
     return scores
 
 
@@ -214,32 +212,41 @@ class _Job:
     execution: Execution
 
 
-def _check_job(voices: Sequence[Voice], max_new: int, weights: Sequence[Sequence[float]], mix: str) -> None:
+def check_settings(max_new: int, mix: str = "geometric", prompt_format: str = "chat") -> None:
+    """Refuse, by name, a setting of a decode that cannot be: before any model runs."""
     if max_new < 1:
         raise ValueError(f"max_new counts new tokens and is at least 1, got {max_new}")
+    if prompt_format not in FORMATS:
+        raise ValueError(f"prompt_format is one of {FORMATS}, got {prompt_format!r}")
     if mix not in MIXES:
         raise ValueError(f"mix is one of {MIXES}, got {mix!r}")
+
+
+def _check_job(
+    voices: Sequence[Voice], max_new: int, weights: Sequence[Sequence[float]], ids: Sequence[str] | None
+) -> None:
     for shares in weights:
         if len(shares) != len(voices) or min(shares) < 0 or not math.isclose(sum(shares), 1, abs_tol=1e-6):
             raise ValueError(f"a candidate has one share a member, not negative and summing to 1, got {shares}")
     for voice in voices:
         if len(voice.prompts) != len(voices[0].prompts):
             raise ValueError("every member has one prompt an example")
-        _check_prompts(voice, max_new)
+        _check_prompts(voice, max_new, ids)
 
 
-def _check_prompts(voice: Voice, max_new: int) -> None:
+def _check_prompts(voice: Voice, max_new: int, ids: Sequence[str] | None) -> None:
     rows, limit = voice.model.config.vocab_size, voice.model.config.max_positions
     for index, prompt in enumerate(voice.prompts):
+        where = f"row {index}" if ids is None else f"row {index} ({ids[index]})"
         # An id outside the table would read another row in JAX, not fail.
         bad = [i for i in prompt.ids if not 0 <= i < rows]
         if bad:
-            raise ValueError(f"row {index}: token id {bad[0]} is outside {voice.model.name}'s {rows} embeddings")
+            raise ValueError(f"{where}: token id {bad[0]} is outside {voice.model.name}'s {rows} embeddings")
         if not prompt.ids:
-            raise ValueError(f"row {index}: the prompt has no tokens")
+            raise ValueError(f"{where}: the prompt has no tokens")
         if len(prompt.ids) + max_new > limit:
             raise ValueError(
-                f"row {index}: {len(prompt.ids)} prompt tokens and {max_new} new ones exceed the {limit} positions "
+                f"{where}: {len(prompt.ids)} prompt tokens and {max_new} new ones exceed the {limit} positions "
                 f"of {voice.model.name}"
             )
 

@@ -85,7 +85,8 @@ def build_prompt(
         paragraphs = [text for text in (system, marked) if text]
         rendered, notes = "\n\n".join(paragraphs), ()
     elif prompt_format == "chat":
-        rendered, notes = _render(tokenizer, system, marked)
+        turn = {"role": "user", "content": marked}
+        rendered, notes = _render(tokenizer, [{"role": "system", "content": system}, turn] if system else [turn])
     else:
         raise PromptError(f"prompt_format is one of {FORMATS}, got {prompt_format!r}")
     return _assemble(tokenizer, rendered, pieces, notes, template=prompt_format == "chat")
@@ -99,10 +100,11 @@ def build_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> Prompt:
     pieces = [_Piece(m["content"], f"{m['role']}_{i}") for i, m in enumerate(messages)]
     specials = _special_tokens(tokenizer)
     if specials is None or not any(specials.search(p.text) for p in pieces):
-        rendered = _apply(tokenizer, [dict(message) for message in messages])
-        return _assemble(tokenizer, rendered, [], (), template=True)
+        rendered, notes = _render(tokenizer, messages)
+        return _assemble(tokenizer, rendered, [], notes, template=True)
     marked = [{"role": m["role"], "content": _MARK.format(i)} for i, m in enumerate(messages)]
-    return _assemble(tokenizer, _apply(tokenizer, marked), pieces, (), template=True)
+    rendered, notes = _render(tokenizer, marked)
+    return _assemble(tokenizer, rendered, pieces, notes, template=True)
 
 
 def _pieces(template: str, data: Mapping[str, str]) -> list[_Piece]:
@@ -115,27 +117,30 @@ def _pieces(template: str, data: Mapping[str, str]) -> list[_Piece]:
     return [*pieces, _Piece(template[end:], None)]
 
 
-def _render(tokenizer: Any, system: str, user: str) -> tuple[str, tuple[str, ...]]:
-    turn = {"role": "user", "content": user}
-    if not system:
-        return _apply(tokenizer, [turn]), ()
+def _render(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> tuple[str, tuple[str, ...]]:
+    """The rendered chat. A system text that the template has no place for goes in front of the first user turn."""
+    first, *rest = messages
+    if first["role"] != "system":
+        return _apply(tokenizer, messages), ()
     try:
-        rendered = _apply(tokenizer, [{"role": "system", "content": system}, turn])
-        if system.strip() in rendered:
+        rendered = _apply(tokenizer, messages)
+        if first["content"].strip() in rendered:
             return rendered, ()
     except jinja2.TemplateError:
         pass  # This family has no system role: its template says so by raising.
-    merged = {"role": "user", "content": f"{system}\n\n{user}"}
-    return _apply(tokenizer, [merged]), ("the system text was merged into the user's turn",)
+    if not rest or rest[0]["role"] != "user":
+        raise PromptError("this family has no system role, and no user turn follows to put the system text into")
+    merged = {"role": "user", "content": f"{first['content']}\n\n{rest[0]['content']}"}
+    return _apply(tokenizer, [merged, *rest[1:]]), ("the system text was merged into the user's turn",)
 
 
-def _apply(tokenizer: Any, messages: list[dict[str, str]]) -> str:
+def _apply(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> str:
     if not tokenizer.chat_template:
         raise PromptError(
             f"the tokenizer of {tokenizer.name_or_path or 'this model'} has no chat template: "
             'choose prompt_format="plain"'
         )
-    return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    return tokenizer.apply_chat_template([dict(m) for m in messages], tokenize=False, add_generation_prompt=True)
 
 
 def _assemble(tokenizer: Any, rendered: str, pieces: list[_Piece], notes: tuple[str, ...], *, template: bool) -> Prompt:

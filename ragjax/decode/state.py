@@ -101,3 +101,8 @@ class Decoded:
     member_log_probs: np.ndarray
     member_argmax: np.ndarray
     finish_reason: str
+
+    @property
+    def failed(self) -> bool:
+        """Whether the row met non-finite logits: what it holds is no text."""
+        return self.finish_reason.startswith("failed")

@@ -18,13 +18,15 @@ class DecodeFailed(RuntimeError):
 
 @dataclass(frozen=True, eq=False)
 class Generation:
-    """One generated text. `tokens` and `log_probs` are [T]; `finish_reason` as in `Decoded`."""
+    """One generated text, empty where the row failed. `tokens` and `log_probs` are [T]; `finish_reason` as in
+    `Decoded`; `notes` say how the prompt was built, where that is not as asked."""
 
     text: str
     tokens: np.ndarray
     log_probs: np.ndarray
     finish_reason: str
     prompt_tokens: int
+    notes: tuple[str, ...] = ()
 
 
 def generate(
@@ -80,7 +82,7 @@ def generate(
 def raise_failed(rows: Sequence[Decoded]) -> None:
     """Raise `DecodeFailed` for the first failed row, if any."""
     for number, row in enumerate(rows):
-        if row.finish_reason.startswith("failed"):
+        if row.failed:
             raise DecodeFailed(f"row {number} {row.finish_reason}")
 
 
@@ -91,8 +93,8 @@ def _prompt(lm: Any, prompt: Any) -> Prompt:
 
 
 def _generation(lm: Any, prompt: Prompt, row: Decoded) -> Generation:
-    text = decode_text(lm.tokenizer, row.tokens)
-    return Generation(text, row.tokens, row.log_probs, row.finish_reason, len(prompt.ids))
+    text = "" if row.failed else decode_text(lm.tokenizer, row.tokens)
+    return Generation(text, row.tokens, row.log_probs, row.finish_reason, len(prompt.ids), prompt.notes)
 
 
 def perplexity(

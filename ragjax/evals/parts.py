@@ -8,8 +8,10 @@ file cut anywhere, a temporary left by a killed run, or damaged bytes cost the r
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from etils import epath
@@ -54,9 +56,17 @@ def write_whole(path: epath.Path, content: bytes) -> None:
     if str(path).startswith("gs://"):
         path.write_bytes(content)
         return
-    temporary = path.parent / f"{path.name}.tmp"
+    temporary = path.parent / f"{path.name}.{os.getpid()}.tmp"  # Two processes must not share one.
     temporary.write_bytes(content)
     temporary.replace(path)
+
+
+def remove_orphans(folder: epath.Path) -> None:
+    """Remove the temporary files that killed processes left; those of processes alive on this machine stay."""
+    for path in folder.glob("*.tmp"):
+        owner = path.name.split(".")[-2]
+        if not (owner.isdigit() and Path("/proc", owner).exists()):
+            path.unlink(missing_ok=True)
 
 
 def write_lines(path: epath.Path, values: Iterable[Mapping[str, Any]]) -> None:

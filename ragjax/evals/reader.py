@@ -10,9 +10,8 @@ from typing import Any
 
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, number_documents
 from ragjax.data.records import Document
-from ragjax.decode.engine import Execution, Progress, Sampling, Voice, decode_prompts, score_prompts
+from ragjax.decode.engine import Execution, Sampling, Voice, check_settings, decode_prompts, score_prompts
 from ragjax.decode.prompt import Prompt, build_prompt, decode_text
-from ragjax.decode.sampling import check_knobs
 from ragjax.decode.score import Score
 from ragjax.decode.text import raise_failed
 from ragjax.evals.qa import parse_answer
@@ -58,7 +57,8 @@ class Reader:
     strict: bool = False
 
     def __post_init__(self) -> None:
-        check_knobs(self.temperature, 0, self.top_p, 1.0)
+        check_settings(self.max_new, prompt_format=self.prompt_format)
+        Sampling(temperature=self.temperature, top_p=self.top_p, seed=self.seed)
         if self.order not in ORDERS:
             raise ValueError(f"order is one of {ORDERS}, got {self.order!r}")
 
@@ -69,7 +69,6 @@ class Reader:
         *,
         ids: Sequence[str] | None = None,
         score: bool = True,
-        progress: Progress | None = None,
     ) -> list[Reading]:
         """Answer each question from its context; `score=False` leaves the perplexity out."""
         if len(questions) != len(contexts):
@@ -79,10 +78,11 @@ class Reader:
         result = decode_prompts(
             [Voice(self.lm, [prompt for prompt, _ in built])],
             max_new=self.max_new,
-            ids=ids,
+            # A stream of its own: the compressor keys its samples by the same ids.
+            ids=None if ids is None else [f"reader:{name}" for name in ids],
             sampling=Sampling(temperature=self.temperature, top_p=self.top_p, seed=self.seed),
             score="context" if free else None,
-            execution=Execution(batch=self.batch, progress=progress),
+            execution=Execution(batch=self.batch),
         )
         scores = result.scores
         if score and not free:
@@ -129,7 +129,7 @@ class Reader:
         )
 
     def _reading(self, prompt: Prompt, dropped: int, row: Any, score: Score | None) -> Reading:
-        text = decode_text(self.lm.tokenizer, row.tokens)
+        text = "" if row.failed else decode_text(self.lm.tokenizer, row.tokens)
         start, stop = prompt.spans["context"]
         return Reading(
             text=text,

@@ -22,7 +22,16 @@ import jax
 from etils import epath
 from tqdm import tqdm
 
-from ragjax.evals.parts import Part, digest, encode_line, read_parts, write_json, write_lines, write_part
+from ragjax.evals.parts import (
+    Part,
+    digest,
+    encode_line,
+    read_parts,
+    remove_orphans,
+    write_json,
+    write_lines,
+    write_part,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +71,7 @@ class Point:
 class Group:
     """Points whose rows are made together.
 
+    Batches hold items of similar length, by `lengths` (any unit; empty: in the items' order).
     `work(points, items, tell)` takes positions in `points` and in `items` and gives rows[point][item], each with a
     `status`, and timing rows, each with the `point` it is charged to (a position in `points`). It may `tell` the
     progress bar what it is doing.
@@ -71,6 +81,12 @@ class Group:
     items: tuple[Item, ...]
     batch: int
     work: Work
+    lengths: tuple[int, ...] = ()
+
+    @property
+    def order(self) -> list[int]:
+        """The items' positions in the order in which they fill the batches."""
+        return sorted(range(len(self.items)), key=lambda i: self.lengths[i] if self.lengths else i)
 
 
 @dataclass(frozen=True)
@@ -149,6 +165,15 @@ def refuse_mixing(folder: epath.Path, recorded: Sequence[Point], planned: Sequen
     raise MixedSettingsError(f"{folder} holds rows made with other settings: {'; '.join(changes)}")
 
 
+def refuse_twins(points: Sequence[Point]) -> None:
+    """Raise ValueError, naming both, where two points have equal settings: their rows would be counted as one's."""
+    labels: dict[str, str] = {}
+    for point in points:
+        if point.hash in labels:
+            raise ValueError(f"the points {labels[point.hash]!r} and {point.label!r} would make the same rows")
+        labels[point.hash] = point.label
+
+
 def describe_change(old: Point, fresh: Sequence[Point]) -> list[str]:
     """What became of a recorded point: the fields in which the nearest new point differs."""
     if not fresh:
@@ -165,6 +190,7 @@ def check_folder(folder: epath.PathLike, points: Sequence[Point]) -> None:
       MixedSettingsError: names each field that changed, with both values.
     """
     folder = epath.Path(folder)
+    refuse_twins(points)
     refuse_mixing(folder, recorded_points(folder, read_parts(folder / "parts")[0]), points)
 
 
@@ -173,7 +199,7 @@ def plan(groups: Sequence[Group], done: Mapping[str, Row]) -> Iterator[Task]:
     for g, group in enumerate(groups):
         keys = keys_of(group)
         for b, start in enumerate(range(0, len(group.items), group.batch)):
-            items = range(start, min(start + group.batch, len(group.items)))
+            items = group.order[start : start + group.batch]
             points = tuple(p for p in range(len(keys)) if any(keys[p][i] not in done for i in items))
             missing = tuple(i for i in items if any(keys[p][i] not in done for p in points))
             if missing:
@@ -288,8 +314,10 @@ def run(
     folder = epath.Path(folder)
     found, damaged = read_parts(folder / "parts")
     points = [point for group in groups for point in group.points]
+    refuse_twins(points)
     refuse_mixing(folder, recorded_points(folder, found), points)
     (folder / "parts").mkdir(parents=True, exist_ok=True)
+    remove_orphans(folder / "parts")
     manifest = {"points": [as_json(point) for point in points], "execution": dict(execution or {})}
     write_json(folder / "manifest.json", manifest)
     before = rows_by_key(found)

@@ -99,9 +99,13 @@ def save(
         tokenizer.save_pretrained(local)
         _copy_files(epath.Path(local), partial)
     (partial / MANIFEST).write_text(json.dumps(_manifest(params, provenance), indent=2))
+    # The old checkpoint stands until the new one is whole, and is gone only after that one has its place.
+    replaced = folder.parent / f".{folder.name}.replaced"
     if folder.exists():
-        folder.rmtree()
+        folder.rename(replaced)
     partial.rename(folder)
+    if replaced.exists():
+        replaced.rmtree()
     return folder
 
 

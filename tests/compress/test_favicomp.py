@@ -57,16 +57,11 @@ def prompts_of(lm, example):
 @pytest.mark.parametrize("penalty", [1.0, 1.3])
 def test_tokens_equal_a_plain_loop_over_transformers(pairs, models, penalty):
     found = FaviComp(**models, **RUN, repetition_penalty=penalty).compress_alphas(EXAMPLES, ALPHAS)
-    if penalty != 1:
-        # transformers' own loop covers the penalty of one model; here it must at least change the mixture's texts
-        plain = FaviComp(**models, **RUN).compress_alphas(EXAMPLES, ALPHAS)
-        assert all(tokens(one) != tokens(two) for one, two in zip(found, plain, strict=True))
-        return
     for index, example in enumerate(EXAMPLES):
         compression, context = prompts_of(models["target"], example)
         for alpha, results in zip(ALPHAS, found, strict=True):
             members = [(pairs[0], compression, 1 - alpha), (pairs[1], context, alpha)]
-            assert tokens(results)[index] == plain_loop(members, 12, models["target"].stop_ids)
+            assert tokens(results)[index] == plain_loop(members, 12, models["target"].stop_ids, penalty=penalty)
 
 
 def test_several_alphas_equal_runs_of_their_own(models):
@@ -251,7 +246,7 @@ def test_B14_whole_documents_are_dropped_from_the_end_and_counted(models):
 def test_A18_ids_outside_the_table_are_refused(models):
     cfg = dataclasses.replace(models["target"].config, vocab_size=200)
     small = dataclasses.replace(models["target"], config=cfg, params=random_params(cfg), name="small")
-    with pytest.raises(ValueError, match="row 0: token id 256 is outside small's 200 embeddings"):
+    with pytest.raises(ValueError, match=r"row 0 \(\w+\): token id 256 is outside small's 200 embeddings"):
         FaviComp(compressor=small, target=small, **RUN)(QUESTIONS, DOCUMENTS)
 
 

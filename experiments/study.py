@@ -17,7 +17,7 @@ from experiments.experiment import EXECUTION_FIELDS, METHODS, MODEL_FIELDS, Expe
 from experiments.pipeline import Pipeline, alphas_of
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, read_prompts
 from ragjax.data.identity import content_hash
-from ragjax.data.qa import LoadedExamples, load_examples
+from ragjax.data.files import LoadedExamples, load_examples
 from ragjax.evals.parts import digest
 from ragjax.evals.run import Group, Item, Point
 

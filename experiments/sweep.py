@@ -26,7 +26,7 @@ from experiments.show import show_texts
 from experiments.study import Library, library, load_data, load_models, make_groups, model_names, settings_of
 from experiments.summary import choose_references, summarize
 from experiments.table import describe_counts, make_table
-from ragjax.data.qa import LoadedExamples
+from ragjax.data.files import LoadedExamples
 from ragjax.evals.parts import write_json
 from ragjax.evals.run import Finished, MixedSettingsError, Point, check_folder, run
 from ragjax.runtime import describe_programs, setup

@@ -176,8 +176,13 @@ def rules_of(point: Experiment, example: Example) -> Rules:
 
 def alphas_of(point: Experiment) -> tuple[float, ...]:
     """The target's weights whose texts, joined in this order, are the point's evidence (METHODS section 1)."""
+    return weights_of(point.method, point.alpha)
+
+
+def weights_of(method: str, alpha: float | None) -> tuple[float, ...]:
+    """As `alphas_of`, from the fields; empty for a method that decodes no evidence."""
     fixed = {"zero_shot": (0.0,), "generated": (1.0,), "concat": (1.0, 0.0)}
-    return fixed.get(point.method, (point.alpha,))
+    return fixed.get(method, () if alpha is None else (alpha,))
 
 
 def significant(value: float) -> float:

@@ -44,7 +44,7 @@ DEMONSTRATIONS: dict[str, Demonstrations] = {
         ("What range separates the country of Perpignan from that of Girona?", "the Pyrenees"),
     ),
     "asqa": (
-        ("How high is the tower of Pisa?", "55.9 m on the low side and 56.7 m on the high side"),
+        ("How high is the tower of Pisa?", "55.9 m on the low side, 56.7 m on the high one"),
         ("When was the Suez Canal opened?", "1869, and its second lane in 2015"),
         ("Who first reached a pole of the Earth?", "Roald Amundsen (South Pole, 1911)"),
         ("What is the capital of the Netherlands?", "Amsterdam; the government sits in The Hague"),

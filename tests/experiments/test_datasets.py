@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from etils import epath
-from fake_sweep import LIBRARY, FakeCompressor, resolve
+from fake_sweep import LIBRARY, FakeCompressor, FakeReader, resolve
 
 from experiments.experiment import Experiment
 from experiments.presets import own_sampling, settle

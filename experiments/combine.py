@@ -58,7 +58,8 @@ def override(points: Sequence[Experiment], values: Mapping[str, Any]) -> list[Ex
         check_field(name)
     changed = list(dict.fromkeys(replace(point, **values).canonical() for point in points))
     for name, value in values.items():
-        if value is not None and all(getattr(point, name) is None for point in changed):
+        # A preset turns into values of other fields.
+        if name != "preset" and value is not None and all(getattr(point, name) is None for point in changed):
             raise ValueError(f"no point of this study reads {name}")
     if len({replace(point, **dict.fromkeys(EXECUTION_FIELDS)) for point in changed}) < len(changed):
         raise ValueError(f"two points differ in nothing but {', '.join(EXECUTION_FIELDS)}, which define no row")
@@ -66,17 +67,34 @@ def override(points: Sequence[Experiment], values: Mapping[str, Any]) -> list[Ex
 
 
 def label_points(points: Sequence[Experiment]) -> list[str]:
-    """A short name for each canonical point: its method and whatever tells it from the others of that method."""
-    varied = [
-        name for name in (field.name for field in fields(Experiment)) if name not in ("method", *EXECUTION_FIELDS)
-    ]
+    """A short name for each canonical point: its method and whatever tells it from the others of that method.
+
+    Files are not named where the dataset tells them apart.
+    """
     by_method: dict[str, list[Experiment]] = {}
     for point in points:
         by_method.setdefault(point.method, []).append(point)
+    telling = {method: telling_fields(peers) for method, peers in by_method.items()}
     labels = []
     for point in points:
-        peers = by_method[point.method]
-        telling = [name for name in varied if name == "alpha" or len({getattr(peer, name) for peer in peers}) > 1]
-        shown = [f"{name} {getattr(point, name)}" for name in telling if getattr(point, name) is not None]
+        shown = [f"{name} {getattr(point, name)}" for name in telling[point.method] if getattr(point, name) is not None]
         labels.append(" ".join([point.title, *shown]))
     return labels
+
+
+def telling_fields(peers: Sequence[Experiment]) -> list[str]:
+    """The fields that tell points of one method apart, and alpha."""
+    varied = [
+        name for name in (field.name for field in fields(Experiment)) if name not in ("method", *EXECUTION_FIELDS)
+    ]
+    telling = [name for name in varied if name == "alpha" or len({getattr(peer, name) for peer in peers}) > 1]
+    if "dataset" not in telling:
+        return telling
+    told = {name for name in ("data", "split", "golds") if follows(peers, "dataset", name)}
+    return [name for name in telling if name not in told]
+
+
+def follows(points: Sequence[Experiment], given: str, name: str) -> bool:
+    """Whether one field's value decides another's."""
+    pairs = {(getattr(point, given), getattr(point, name)) for point in points}
+    return len(pairs) == len({first for first, _ in pairs})

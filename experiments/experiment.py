@@ -12,34 +12,43 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ragjax.compress.base import Budget
+from ragjax.data.catalog import DATASETS, find_split
+from ragjax.data.sources import HUB
 from ragjax.decode.ensemble import MIXES
 from ragjax.decode.prompt import FORMATS
+from ragjax.evals.demonstrations import NUMBER
 from ragjax.evals.normalize import NORMALIZERS
 from ragjax.evals.reader import ORDERS
 
-EXECUTION_FIELDS = ("limit", "batch", "out")
+EXECUTION_FIELDS = ("limit", "batch", "out", "alone")
 MODEL_FIELDS = ("compressor", "target", "reader")
-ALWAYS = frozenset({"method", "data", "prompt_format", "prompts", *EXECUTION_FIELDS})
+SOURCE_FIELDS = ("data", "dataset", "split", "golds")
+ALWAYS = frozenset({"method", "data", "dataset", "split", "prompt_format", "prompts", *EXECUTION_FIELDS})
 
-READING = frozenset({"reader", "reader_max_new", "reader_temperature", "normalizer", "top_k", "dtype"})
+READING = frozenset({"reader", "reader_max_new", "reader_temperature", "shots", "normalizer", "top_k", "dtype"})
 SHOWING = READING | {"target", "reader_order"}
 WRITING = SHOWING | {"max_new", "budget", "temperature", "top_p", "repetition_penalty"}
 
 
 @dataclass(frozen=True)
 class Method:
-    """A row of a table: its title, the models it decodes with, and the fields that it reads beside those of all."""
+    """A row of a table: its title, the models it decodes with, and the fields that it reads beside those of all.
+
+    `documents`: it is nothing without retrieved documents.
+    """
 
     title: str
     decodes_with: tuple[str, ...]
     reads: frozenset[str]
+    documents: bool = True
 
 
 METHODS = {
-    "no_context": Method("no context", (), READING),
+    "no_context": Method("no context", (), READING, documents=False),
+    "gold": Method("gold documents", (), SHOWING | {"golds"}),
     "raw": Method("raw documents", (), SHOWING),
     "zero_shot": Method("zero-shot summary", ("compressor",), WRITING | {"compressor"}),
-    "generated": Method("generated context", ("target",), WRITING),
+    "generated": Method("generated context", ("target",), WRITING, documents=False),
     "concat": Method("concatenation", ("compressor", "target"), WRITING | {"compressor"}),
     "favicomp": Method("FaviComp", ("compressor", "target"), WRITING | {"compressor", "alpha", "mix"}),
 }
@@ -51,9 +60,11 @@ CHOICES = {
     "prompt_format": FORMATS,
     "reader_order": ORDERS,
     "normalizer": (*NORMALIZERS, "official"),
+    "dataset": tuple(DATASETS),
+    "preset": ("paper",),
 }
 MINIMA = {"max_new": 1, "reader_max_new": 1, "top_k": 1, "limit": 1, "batch": 1, "temperature": 0, "alpha": 0}
-MINIMA |= {"reader_temperature": 0, "seed": 0}
+MINIMA |= {"reader_temperature": 0, "seed": 0, "shots": 0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +73,14 @@ class Experiment:
 
     `alpha` is the target's weight; `budget` the evidence's length, an int in tokens of the reader or a float as a
     fraction of the documents. `target` also measures the perplexity and the length of what every method shows. `data`
-    is a .jsonl file or the name of a shipped one, `prompts` a TOML file of prompt texts (default: ours). `normalizer`
+    is a file in any layout of `ragjax.data`, the name of a shipped one, or "hub" for `dataset`'s own rows; `split` is
+    `config/split` or a part of it (default: what is usually evaluated). `golds` says where the gold documents of
+    retrieved questions come from: "hub" or a file of the same dataset. `shots` counts the reader's demonstrations,
+    which are the dataset's. `preset` "paper" decodes as FaviComp's appendix A.1 says: the compressor at its own default
+    temperature and top-p, the reader at 1.0. `prompts` is a TOML file of prompt texts (default: ours). `normalizer`
     "official" is that of each question's own dataset. `dtype` "auto" is float32 on a CPU, bfloat16 elsewhere.
-    `limit` takes the data's first rows, `top_k` each row's first documents. `limit`, `batch` and `out` define no row.
+    `limit` takes the data's first rows, `top_k` each row's first documents. `alone` decodes a point apart from those it
+    could share its work with, for a latency of its own. `limit`, `batch`, `out` and `alone` define no row.
     """
 
     method: str = "favicomp"
@@ -84,13 +100,19 @@ class Experiment:
     prompt_format: str = "chat"
     prompts: str | None = None
     normalizer: str = "squad"
+    preset: str | None = None
+    shots: int | None = 0
     data: str = "questions"
+    dataset: str | None = None
+    split: str | None = None
+    golds: str | None = None
     top_k: int = 5
     seed: int | None = 0
     dtype: str = "auto"
     limit: int | None = None
     batch: int = 8
     out: str | None = None
+    alone: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values out of range: ValueError, naming the field."""
@@ -108,7 +130,17 @@ class Experiment:
             raise ValueError(f"top_p is {self.top_p}; it lies in (0, 1]")
         if self.repetition_penalty is not None and not self.repetition_penalty > 0:
             raise ValueError(f"repetition_penalty is {self.repetition_penalty}; it is above 0")
+        if self.shots is not None and self.shots > NUMBER:
+            raise ValueError(f"shots is {self.shots}; there are {NUMBER} demonstrations a dataset")
         Budget.of(self.budget)
+
+    def _check_source(self) -> None:
+        wants = {"data": self.data == HUB, "golds": self.golds == HUB, "split": self.split, "shots": self.shots}
+        for name, wanted in wants.items():
+            if wanted and self.dataset is None:
+                raise ValueError(f"{name} {getattr(self, name)!r} needs a dataset: one of {', '.join(DATASETS)}")
+        if self.dataset is not None:
+            find_split(self.dataset, self.split)
 
     @property
     def title(self) -> str:
@@ -119,21 +151,36 @@ class Experiment:
         """The same work, with every field that it does not read at None.
 
         FaviComp at alpha 0 is the zero-shot summary, at alpha 1 the generated context (section 3.2 of the paper).
-        Without a target the reader measures perplexity and length.
+        Without a target the reader measures perplexity and length. What the preset says is filled in, but for the
+        compressor's own values, which its files hold (`presets.settle`).
 
         Raises:
-          ValueError: a model that the method needs is missing.
+          ValueError: a model that the method needs is missing, or the dataset that another field needs.
         """
+        self._check_source()
+        if self.preset is not None:
+            return self._with_preset()
         if self.method == "favicomp" and self.alpha in (0, 1):
             return replace(self, method="generated" if self.alpha else "zero_shot").canonical()
-        method = METHODS[self.method]
-        for name in method.decodes_with:
-            if getattr(self, name) is None:
-                raise ValueError(f"method {self.method!r} needs {name}, a model's name or folder")
+        method = self._with_models()
         kept = method.reads | ALWAYS | ({"seed"} if self.samples else set())
         kept -= set() if self.temperature else {"top_p"}
         cleared = {field.name: None for field in fields(self) if field.name not in kept}
         return replace(self, **{"target": self.target or self.reader, "seed": self.seed or 0, **cleared})
+
+    def _with_models(self) -> Method:
+        method = METHODS[self.method]
+        for name in method.decodes_with:
+            if getattr(self, name) is None:
+                raise ValueError(f"method {self.method!r} needs {name}, a model's name or folder")
+        return method
+
+    def _with_preset(self) -> "Experiment":
+        """Reader and seed by the preset; the preset stays where a compressor's own values are still to be read."""
+        point = replace(self, preset=None, temperature=1.0, top_p=1.0, reader_temperature=1.0).canonical()
+        if not METHODS[point.method].decodes_with:
+            return point
+        return replace(point, preset=self.preset, temperature=None, top_p=None)
 
     @property
     def samples(self) -> bool:
@@ -141,6 +188,7 @@ class Experiment:
         return bool(self.reader_temperature or (self.temperature and METHODS[self.method].decodes_with))
 
 
+_TRUTHS = {"true": True, "false": False}
 FIELD_TYPES = typing.get_type_hints(Experiment)
 
 
@@ -171,8 +219,8 @@ def parse_value(name: str, text: str) -> Any:
     kinds = [kind for kind in kinds if kind is not types.NoneType]
     for kind in kinds:
         try:
-            return kind(text)
-        except ValueError:
+            return _TRUTHS[text.lower()] if kind is bool else kind(text)
+        except (ValueError, KeyError):
             continue
     raise ValueError(f"{name} is {text!r}; it is of type {' or '.join(kind.__name__ for kind in kinds)}")
 

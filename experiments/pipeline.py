@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from experiments.experiment import Experiment
+from experiments.experiment import METHODS, Experiment
 from ragjax.compress.base import Budget, Compressed, Trace
 from ragjax.compress.prompts import number_documents
+from ragjax.data.overlap import matching_documents
 from ragjax.data.records import Document, Example
 from ragjax.evals.normalize import NORMALIZERS
 from ragjax.evals.qa import Rules, hits, official_rules, score_prediction
@@ -77,11 +78,13 @@ class Pipeline:
         ]
 
     def uncompressed(self, point: Experiment, example: Example) -> Evidence:
-        """The documents as they are, or nothing."""
-        shown = example.documents if point.method == "raw" else ()
+        """The documents as they are, the gold ones among them (all where none is), or nothing."""
+        shown = example.documents if point.method in ("raw", "gold") else ()
+        if point.method == "gold":
+            shown = matching_documents(example.documents, example.gold_documents) or shown
         text = "\n".join(document.text for document in shown)
         columns = {
-            "status": "empty" if point.method == "raw" and not shown else "ok",
+            "status": "empty" if METHODS[point.method].documents and not shown else "ok",
             "text": text,
             "requested": None,
             "achieved": self.count_shown(text),
@@ -133,11 +136,12 @@ class Pipeline:
         status = evidence.columns["status"]
         failed = reading.finish_reason.startswith("failed") and not status.startswith("failed")
         dropped = evidence.columns["dropped_documents"] + reading.dropped_documents
+        given = evidence.context if isinstance(evidence.context, tuple) else example.documents
         return {
             **evidence.columns,
             "status": reading.finish_reason if failed else status,
             "prompt_tokens": reading.context_tokens,
-            "documents": len(example.documents) - dropped,
+            "documents": len(given) - dropped,
             "dropped_documents": dropped,
             "context": shown_context(evidence.context, reading.dropped_documents),
             "generated_tokens": evidence.generated + reading.generated_tokens,
@@ -167,13 +171,18 @@ def rules_of(point: Experiment, example: Example) -> Rules:
     """How an example's answers are compared. Raises ValueError where "official" meets an unknown dataset."""
     if point.normalizer != "official":
         return Rules(normalizer=point.normalizer)
-    return official_rules(str(example.meta.get("dataset")))
+    return official_rules(point.dataset or str(example.meta.get("dataset")))
 
 
 def alphas_of(point: Experiment) -> tuple[float, ...]:
     """The target's weights whose texts, joined in this order, are the point's evidence (METHODS section 1)."""
+    return weights_of(point.method, point.alpha)
+
+
+def weights_of(method: str, alpha: float | None) -> tuple[float, ...]:
+    """As `alphas_of`, from the fields; empty for a method that decodes no evidence."""
     fixed = {"zero_shot": (0.0,), "generated": (1.0,), "concat": (1.0, 0.0)}
-    return fixed.get(point.method, (point.alpha,))
+    return fixed.get(method, () if alpha is None else (alpha,))
 
 
 def significant(value: float) -> float:

@@ -13,11 +13,13 @@ from typing import Any
 
 from etils import epath
 
-from experiments.experiment import EXECUTION_FIELDS, METHODS, MODEL_FIELDS, Experiment, nearest
+from experiments.experiment import EXECUTION_FIELDS, METHODS, MODEL_FIELDS, SOURCE_FIELDS, Experiment, nearest
 from experiments.pipeline import Pipeline, alphas_of
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, read_prompts
+from ragjax.data.files import LoadedExamples, load_examples
 from ragjax.data.identity import content_hash
-from ragjax.data.qa import LoadedExamples, load_examples
+from ragjax.data.sources import HUB, join_golds, load_dataset, needs_documents
+from ragjax.evals.demonstrations import demonstrations
 from ragjax.evals.parts import digest
 from ragjax.evals.run import Group, Item, Point
 
@@ -27,13 +29,17 @@ SHARED_FIELDS = ("compressor", "target", "mix")
 
 @dataclass(frozen=True)
 class Library:
-    """The parts of ragjax that load and run models; a test puts small ones in their place."""
+    """The parts of ragjax that load and run models; a test puts small ones in their place.
+
+    `check` refuses, before anything is fetched whole, models that cannot be had or do not fit the memory.
+    """
 
     resolve: Callable[[str], Any]
     load: Callable[..., Any]
     compressor: Callable[..., Any]
     reader: Callable[..., Any]
     count_tokens: Callable[[Any, str], int]
+    check: Callable[[Sequence[tuple[str, Any]]], None]
 
 
 def library() -> Library:
@@ -43,6 +49,7 @@ def library() -> Library:
     from ragjax.decode.prompt import count_tokens
     from ragjax.evals.reader import Reader
     from ragjax.hub import load, resolve
+    from ragjax.memory import check_models
 
     def compressor(**settings: Any) -> FaviComp:
         """A FaviComp whose models are known to share a vocabulary before anything is decoded."""
@@ -50,43 +57,91 @@ def library() -> Library:
         share_vocabulary([model for model in (made.compressor, made.target) if model is not None])
         return made
 
-    return Library(resolve, load, compressor, Reader, count_tokens)
+    return Library(resolve, load, compressor, Reader, count_tokens, check_models)
 
 
-def data_path(name: str) -> epath.Path:
-    """Where a data set lies: a shipped one's name, or a file's path.
+Source = tuple[str, str | None, str | None, str | None]
+"""What of a point says where its questions come from: the values of `SOURCE_FIELDS`."""
 
-    Raises:
-      FileNotFoundError: there is neither; names what is shipped.
-    """
+
+def source_of(point: Experiment) -> Source:
+    """The point's values of `SOURCE_FIELDS`."""
+    return tuple(getattr(point, name) for name in SOURCE_FIELDS)
+
+
+def find_data(name: str) -> epath.Path | None:
+    """A file's or a folder's path, or that of a shipped data set; None where there is neither."""
     folder = Path(str(resources.files("experiments"))) / "data"
-    for path in (epath.Path(name), epath.Path(folder / f"{name}.jsonl")):
-        if path.is_file():
-            return path
-    shipped = sorted(path.stem for path in folder.glob("*.jsonl"))
-    raise FileNotFoundError(f"no data file {name!r} (shipped: {', '.join(shipped)}{nearest(name, shipped)})")
+    candidates = (epath.Path(name), epath.Path(folder / f"{name}.jsonl"))
+    return next((path for path in candidates if path.exists()), None)
 
 
-def load_data(points: Sequence[Experiment]) -> dict[str, LoadedExamples]:
+def load_data(points: Sequence[Experiment]) -> dict[Source, LoadedExamples]:
     """Each data set that the points name, as far as their limits need it.
 
     Raises:
-      FileNotFoundError: a file is missing.
+      FileNotFoundError: a file is missing, or a dataset cannot be had; says what to do.
       DataError: a row cannot be used; names file and line.
+      ValueError: a method needs documents or gold documents, and there are none.
     """
-    limits: dict[str, list[int | None]] = {}
+    limits: dict[Source, list[int | None]] = {}
     for point in points:
-        limits.setdefault(point.data, []).append(point.limit)
-    return {
-        name: load_examples(data_path(name), limit=None if None in wanted else max(wanted))
-        for name, wanted in limits.items()
-    }
+        limits.setdefault(source_of(point), []).append(point.limit)
+    data = {source: load_source(*source, None if None in wanted else max(wanted)) for source, wanted in limits.items()}
+    for point in points:
+        check_documents(point, data[source_of(point)])
+    return data
+
+
+def load_source(
+    data: str, dataset: str | None, split: str | None, golds: str | None, limit: int | None
+) -> LoadedExamples:
+    """One data set, with the gold documents of another file where `golds` names one. Raises as `load_data` does."""
+    if dataset is not None:
+        loaded = load_dataset(dataset, split, data if data == HUB else find_data(data) or data, limit=limit)
+    elif (path := find_data(data)) is not None:
+        loaded = load_examples(path, limit=limit)
+    else:
+        folder = Path(str(resources.files("experiments"))) / "data"
+        shipped = sorted(path.stem for path in folder.glob("*.jsonl"))
+        raise FileNotFoundError(f"no data file {data!r} (shipped: {', '.join(shipped)}{nearest(data, shipped)})")
+    return loaded if golds is None else with_golds(loaded, load_golds(golds, dataset, split))
+
+
+def load_golds(golds: str, dataset: str | None, split: str | None) -> LoadedExamples:
+    """The rows that hold the gold documents, all of them. Raises as `load_data` does."""
+    return load_examples(golds) if dataset is None else load_dataset(dataset, split, golds)
+
+
+def with_golds(loaded: LoadedExamples, golds: LoadedExamples) -> LoadedExamples:
+    """The examples with the gold documents of the same questions; the hash is that of both."""
+    examples, without = join_golds(loaded.examples, golds.examples)
+    counts = {**loaded.counts, "with_gold_documents": len(examples) - without}
+    both = f"{loaded.content_hash} {golds.content_hash}"
+    return replace(loaded, examples=tuple(examples), counts=counts, content_hash=both)
+
+
+def check_documents(point: Experiment, loaded: LoadedExamples) -> None:
+    """Raise ValueError, with what to do, where a point's method finds nothing to work on."""
+    if METHODS[point.method].documents and not any(example.documents for example in loaded.examples):
+        told = needs_documents(point.dataset) if point.dataset else f"{loaded.path} has no documents"
+        raise ValueError(f"the method {point.title} needs documents. {told}")
+    if point.method == "gold" and not any(example.gold_documents for example in loaded.examples):
+        raise ValueError(
+            f"{loaded.path} has no gold documents for the method {point.title}: give golds=hub or golds=FILE, the rows "
+            "of hotpotqa, 2wikimultihopqa or musique (rows of your own name them gold_docs)"
+        )
 
 
 def model_names(points: Sequence[Experiment]) -> list[tuple[str, str]]:
     """The distinct (name, dtype) of all models that the points read."""
     pairs = [(getattr(point, field), point.dtype) for point in points for field in MODEL_FIELDS]
     return list(dict.fromkeys(pair for pair in pairs if pair[0] is not None))
+
+
+def check_models(points: Sequence[Experiment], check: Callable[[Sequence[tuple[str, Any]]], None]) -> None:
+    """See that all models can be had and held. Raises as `ragjax.memory.check_models` does."""
+    check([(name, None if dtype == "auto" else dtype) for name, dtype in model_names(points)])
 
 
 def load_models(points: Sequence[Experiment], load: Callable[..., Any]) -> dict[tuple[str, str], Any]:
@@ -111,11 +166,13 @@ def prompts_of(point: Experiment) -> PromptSet:
 
 
 def settings_of(
-    point: Experiment, data: Mapping[str, LoadedExamples], models: Mapping[tuple[str, str], Any] | None
+    point: Experiment, data: Mapping[Source, LoadedExamples], models: Mapping[tuple[str, str], Any] | None
 ) -> dict[str, Any]:
     """What defines a point's rows: its fields, with data and models by content; without the models if not loaded."""
     settings = {name: value for name, value in asdict(point).items() if name not in EXECUTION_FIELDS}
-    settings["data"] = data[point.data].content_hash
+    loaded = data[source_of(point)]
+    del settings["golds"]
+    settings |= {"data": loaded.content_hash, "split": loaded.split}
     prompts = prompts_of(point)
     settings["prompts"] = f"{prompts.version} {digest(asdict(prompts))}"
     named = {field: settings.pop(field) for field in MODEL_FIELDS}
@@ -140,7 +197,9 @@ def group_points(points: Sequence[Experiment]) -> list[list[int]]:
 
 
 def shares_work(a: Experiment, b: Experiment) -> bool:
-    """Whether two points differ in nothing but the target's weight."""
+    """Whether two points differ in nothing but the target's weight, and neither is to be timed by itself."""
+    if a.alone or b.alone:
+        return False
     if not (METHODS[a.method].decodes_with and METHODS[b.method].decodes_with):
         return False
     pairs = [(getattr(a, field), getattr(b, field)) for field in SHARED_FIELDS]
@@ -155,7 +214,7 @@ def common_fields(point: Experiment) -> dict[str, Any]:
 def make_groups(
     points: Sequence[Experiment],
     labels: Sequence[str],
-    data: Mapping[str, LoadedExamples],
+    data: Mapping[Source, LoadedExamples],
     models: Mapping[tuple[str, str], Any],
     parts: Library,
 ) -> list[Group]:
@@ -163,17 +222,23 @@ def make_groups(
     groups = []
     for members in group_points(points):
         chosen = [points[p] for p in members]
-        examples = data[chosen[0].data].examples[: chosen[0].limit]
+        loaded = data[source_of(chosen[0])]
+        examples = loaded.examples[: chosen[0].limit]
         shown = tuple(replace(example, documents=example.documents[: chosen[0].top_k]) for example in examples)
         work = make_pipeline(chosen, shown, models, parts)
         listed = tuple(Point(labels[p], settings_of(points[p], data, models)) for p in members)
-        groups.append(Group(listed, tuple(map(as_item, examples)), chosen[0].batch, work))
+        groups.append(Group(listed, tuple(as_item(example, loaded) for example in examples), chosen[0].batch, work))
     return groups
 
 
-def as_item(example: Any) -> Item:
-    """What identifies an example, and the columns that each of its rows repeats."""
-    columns = {"question": example.question, "answers": list(example.answers)}
+def as_item(example: Any, loaded: LoadedExamples) -> Item:
+    """What identifies an example, and the columns that each of its rows repeats: its dataset and split among them.
+
+    Where the user named none, they are those that the row itself states.
+    """
+    stated = {name: getattr(loaded, name) or example.meta.get(name) for name in ("dataset", "split")}
+    source = {name: None if value is None else str(value) for name, value in stated.items()}
+    columns = {"question": example.question, "answers": list(example.answers), **source}
     return Item(example.id, content_hash(example), columns)
 
 
@@ -189,12 +254,14 @@ def make_pipeline(
     measuring = next((models[point.target, point.dtype] for point in points if point.target), reader)
     settings = {"batch": first.batch, "prompt_format": first.prompt_format, "prompts": prompts_of(first)}
     reading = {"max_new": first.reader_max_new, "temperature": first.reader_temperature, "seed": first.seed or 0}
+    shots = demonstrations(first.dataset, first.shots) if first.shots else ()
+    make_reader = partial(parts.reader, shots=shots, **settings)
     return Pipeline(
         points=tuple(points),
         examples=examples,
         compressor=make_compressor(points, models, parts, **settings),
-        reader=parts.reader(lm=reader, order=first.reader_order or "question_first", **reading, **settings),
-        scorer=None if measuring.fingerprint == reader.fingerprint else parts.reader(lm=measuring, **settings),
+        reader=make_reader(lm=reader, order=first.reader_order or "question_first", **reading),
+        scorer=None if measuring.fingerprint == reader.fingerprint else make_reader(lm=measuring),
         count_shown=partial(parts.count_tokens, reader.tokenizer),
         count_measured=partial(parts.count_tokens, measuring.tokenizer),
     )

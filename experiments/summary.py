@@ -36,7 +36,9 @@ def choose_references(points: Sequence[Experiment]) -> list[int]:
     """
     chosen = []
     for point in points:
-        peers = [i for i, peer in enumerate(points) if peer.data == point.data and peer.limit == point.limit]
+        same_rows = [(peer.data, peer.dataset, peer.split, peer.limit) for peer in points]
+        own = (point.data, point.dataset, point.split, point.limit)
+        peers = [i for i, rows in enumerate(same_rows) if rows == own]
         raw = [i for i in peers if points[i].method == "raw"]
         same = [i for i in raw if (points[i].reader, points[i].top_k) == (point.reader, point.top_k)]
         chosen.append([*same, *raw, *peers][0])

@@ -6,27 +6,37 @@ rows failed, 130 that the run was interrupted; the same command then goes on whe
 """
 
 import argparse
-import importlib.util
-import re
 import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib import metadata, resources
-from pathlib import Path
+from dataclasses import dataclass, replace
+from importlib import metadata
 from typing import Any
 
 from etils import epath
 from rich.console import Console
 
 from experiments.combine import label_points, override
-from experiments.experiment import Experiment, check_field, nearest, parse_assignment
+from experiments.config_file import Config, config_path, load_config
+from experiments.experiment import Experiment, nearest, parse_assignment
+from experiments.presets import settle
 from experiments.show import show_texts
-from experiments.study import Library, library, load_data, load_models, make_groups, model_names, settings_of
+from experiments.study import (
+    Library,
+    Source,
+    check_models,
+    library,
+    load_data,
+    load_models,
+    make_groups,
+    model_names,
+    settings_of,
+)
 from experiments.summary import choose_references, summarize
-from experiments.table import describe_counts, make_table
-from ragjax.data.qa import LoadedExamples
+from experiments.table import describe_counts, describe_data, describe_pending, make_published_table, make_table
+from ragjax.data.files import LoadedExamples
+from ragjax.data.sources import HUB
 from ragjax.evals.parts import write_json
 from ragjax.evals.run import Finished, MixedSettingsError, Point, check_folder, run
 from ragjax.runtime import describe_programs, setup
@@ -46,6 +56,7 @@ class Study:
     points: list[Experiment]
     labels: list[str]
     folder: epath.Path
+    config: Config
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -53,7 +64,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.sweep", description="Run a study and print its table.")
     parser.add_argument("study", metavar="NAME_OR_FILE", help="a study in experiments/configs, or a Python file")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set a field of every point")
-    parser.add_argument("--data", metavar="FILE.jsonl", help="questions with documents, or the name of shipped ones")
+    parser.add_argument("--dataset", metavar="NAME", help="a public dataset; of a study over several, that one alone")
+    parser.add_argument("--split", metavar="SPLIT", help="its split, as config/split or split (default: validation)")
+    parser.add_argument("--data", metavar="FILE", help='questions with documents, the name of shipped ones, or "hub"')
     parser.add_argument("--top-k", metavar="K", help="documents used of each question")
     parser.add_argument("--limit", metavar="N", help="the first N questions only")
     parser.add_argument("--out", metavar="DIR", help="where results go (default results/NAME)")
@@ -63,46 +76,32 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def config_path(name: str) -> Path:
-    """Where a study's file lies: a path that ends in .py, or the name of a shipped one.
+def overrides(arguments: argparse.Namespace, selected: bool) -> dict[str, Any]:
+    """The fields set on the command line; the options with a name of their own come last.
 
-    Raises:
-      FileNotFoundError: there is neither; names what is shipped.
+    A dataset that is named without data is the hub's. `selected`: its points were chosen, and nothing is to be set.
     """
-    folder = Path(str(resources.files("experiments"))) / "configs"
-    path = Path(name) if name.endswith(".py") else folder / f"{name}.py"
-    if path.is_file():
-        return path
-    shipped = sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
-    raise FileNotFoundError(f"no study {name!r} (shipped: {', '.join(shipped)}{nearest(name, shipped)})")
-
-
-def load_config(path: Path) -> list[Experiment]:
-    """The list `POINTS` that a study's file builds.
-
-    Raises:
-      ValueError: the file sets a field that does not exist, or builds no such list.
-    """
-    spec = importlib.util.spec_from_file_location(f"study_{path.stem}", path)
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except TypeError as error:
-        unknown = re.search(r"Experiment.*unexpected keyword argument '(\w+)'", str(error))
-        if unknown is None:
-            raise
-        check_field(unknown[1])
-    points = getattr(module, "POINTS", None)
-    if not isinstance(points, list) or not points or not all(isinstance(point, Experiment) for point in points):
-        raise ValueError(f"{path} builds no list POINTS of experiments")
-    return points
-
-
-def overrides(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The fields set on the command line; the options with a name of their own come last."""
-    named = {name: getattr(arguments, name) for name in ("data", "top_k", "limit", "out")}
+    named = {name: getattr(arguments, name) for name in ("dataset", "split", "data", "top_k", "limit", "out")}
+    if selected:
+        del named["dataset"]
+    elif named["dataset"] is not None and named["data"] is None:
+        named["data"] = HUB
     texts = [*arguments.set, *(f"{name}={value}" for name, value in named.items() if value is not None)]
     return dict(map(parse_assignment, texts))
+
+
+def choose_points(points: list[Experiment], dataset: str | None) -> tuple[list[Experiment], bool]:
+    """The points of one dataset, where the study names datasets and the user one of them; and whether it is so.
+
+    Raises:
+      ValueError: the study has no point of that dataset.
+    """
+    there = dict.fromkeys(point.dataset for point in points if point.dataset is not None)
+    if dataset is None or not there:
+        return points, False
+    if dataset not in there:
+        raise ValueError(f"this study has no dataset {dataset!r}; it has {', '.join(there)}{nearest(dataset, there)}")
+    return [point for point in points if point.dataset == dataset], True
 
 
 def prepare(arguments: argparse.Namespace) -> Study:
@@ -112,11 +111,13 @@ def prepare(arguments: argparse.Namespace) -> Study:
       ValueError, FileNotFoundError: about the study, a field or a value.
     """
     path = config_path(arguments.study)
-    points = override(load_config(path), overrides(arguments))
+    config = load_config(path)
+    chosen, selected = choose_points(config.points, arguments.dataset)
+    points = override(chosen, overrides(arguments, selected))
     folders = {point.out or f"results/{path.stem}" for point in points}
     if len(folders) > 1:
         raise ValueError(f"the points of a study share one folder, got {', '.join(sorted(folders))}")
-    return Study(path.stem, points, label_points(points), epath.Path(folders.pop()))
+    return Study(path.stem, points, label_points(points), epath.Path(folders.pop()), config)
 
 
 def list_points(study: Study, console: Console) -> None:
@@ -125,6 +126,8 @@ def list_points(study: Study, console: Console) -> None:
         fields = [f"{name}={value}" for name, value in vars(point).items() if value is not None]
         console.print(f"{label}: {' '.join(fields)}", markup=False, highlight=False, soft_wrap=True)
     console.print(f"{len(study.points)} points, results in {study.folder}", markup=False, soft_wrap=True)
+    for line in describe_pending(study.config.pending):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def set_aside(folder: epath.Path) -> epath.Path | None:
@@ -137,7 +140,13 @@ def set_aside(folder: epath.Path) -> epath.Path | None:
     return folder.rename(kept)
 
 
-def check_inputs(study: Study, parts: Library, force: bool) -> dict[str, LoadedExamples]:
+def settle_presets(study: Study, parts: Library) -> Study:
+    """The study with values in the place of its presets. Raises as `presets.settle` does."""
+    points = settle(study.points, parts.resolve)
+    return replace(study, points=points, labels=label_points(points))
+
+
+def check_inputs(study: Study, parts: Library, force: bool) -> dict[Source, LoadedExamples]:
     """The data, once it is known that data, models and folder are as the study needs them.
 
     Raises:
@@ -152,15 +161,24 @@ def check_inputs(study: Study, parts: Library, force: bool) -> dict[str, LoadedE
     return data
 
 
-def execution_settings(study: Study, data: Mapping[str, LoadedExamples], models: Mapping[Any, Any]) -> dict[str, Any]:
+def execution_settings(
+    study: Study, data: Mapping[Source, LoadedExamples], models: Mapping[Any, Any]
+) -> dict[str, Any]:
     """What is recorded with the rows and defines none of them."""
     return {
         "study": study.name,
         "limit": sorted({point.limit for point in study.points}, key=str),
-        "data": {name: {"path": str(loaded.path), "counts": dict(loaded.counts)} for name, loaded in data.items()},
+        "data": [describe_source(loaded) for loaded in data.values()],
         "models": {f"{name} {dtype}": model.fingerprint for (name, dtype), model in models.items()},
         "versions": {name: version_of(name) for name in PACKAGES},
     }
+
+
+def describe_source(loaded: LoadedExamples) -> dict[str, Any]:
+    """Where questions came from, for the record."""
+    named = {name: getattr(loaded, name) for name in ("path", "dataset", "split")}
+    lists = {name: list(getattr(loaded, name)) for name in ("layouts", "warnings")}
+    return {**named, **lists, "counts": dict(loaded.counts)}
 
 
 def version_of(package: str) -> str:
@@ -171,14 +189,20 @@ def version_of(package: str) -> str:
         return "not installed"
 
 
-def make_rows(study: Study, arguments: argparse.Namespace, parts: Library, console: Console) -> Finished:
-    """Check, load and run.
+def make_rows(
+    study: Study, arguments: argparse.Namespace, parts: Library, console: Console
+) -> tuple[Study, dict[Source, LoadedExamples], Finished]:
+    """Check, load and run: the study with its presets settled, its data, and what came of it.
 
     Raises:
       InputError: what the user gave cannot be run.
     """
     try:
+        check_models(study.points, parts.check)
+        study = settle_presets(study, parts)
         data = check_inputs(study, parts, arguments.force)
+        for loaded in data.values():
+            console.print(*describe_data(loaded), sep="\n", markup=False, highlight=False, soft_wrap=True)
         if arguments.force and (kept := set_aside(study.folder)):
             console.print(f"the old results are kept in {kept}", soft_wrap=True)
         models = load_models(study.points, parts.load)
@@ -188,10 +212,12 @@ def make_rows(study: Study, arguments: argparse.Namespace, parts: Library, conso
         raise InputError(f"{error}. --force starts a new folder and keeps this one; --out names another") from error
     except (ValueError, OSError) as error:
         raise InputError(str(error)) from error
-    return run(study.folder, groups, execution_settings(study, data, models))
+    return study, data, run(study.folder, groups, execution_settings(study, data, models))
 
 
-def report(study: Study, finished: Finished, show: int, console: Console) -> None:
+def report(
+    study: Study, data: Mapping[Source, LoadedExamples], finished: Finished, show: int, console: Console
+) -> None:
     """Write the summary, print it, and say where everything lies."""
     hashes = {row["point"]: row["settings"] for row in finished.rows}
     against = choose_references(study.points)
@@ -202,7 +228,13 @@ def report(study: Study, finished: Finished, show: int, console: Console) -> Non
         show_texts(finished.rows, show, console)
     in_order = {hashes[label]: summary["points"][hashes[label]] for label in study.labels}
     console.print(make_table({"points": in_order}, study.name))
-    lines = describe_counts(summary)
+    if study.config.published is not None:
+        measured = [
+            (point, summary["points"][hashes[label]]) for point, label in zip(study.points, study.labels, strict=True)
+        ]
+        console.print(make_published_table(measured, study.config.published))
+    lines = [line for loaded in data.values() for line in describe_data(loaded)]
+    lines += [*describe_pending(study.config.pending), *describe_counts(summary)]
     if finished.damaged:
         lines.append(f"parts that were not whole, made again: {', '.join(finished.damaged)}")
     if finished.outside:
@@ -224,8 +256,8 @@ def sweep(arguments: argparse.Namespace, parts: Library | None, console: Console
         list_points(study, console)
         return 0
     setup()
-    finished = make_rows(study, arguments, parts or library(), console)
-    report(study, finished, arguments.show, console)
+    study, data, finished = make_rows(study, arguments, parts or library(), console)
+    report(study, data, finished, arguments.show, console)
     return 1 if finished.failed else 0
 
 

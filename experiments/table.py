@@ -1,12 +1,15 @@
 """The table at the end of a run: one row a point, one column a metric, each with its interval."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
+from experiments.experiment import Experiment
+from experiments.published import Published
+from ragjax.data.files import LoadedExamples
 from ragjax.evals.run import Row
 
 
@@ -79,3 +82,52 @@ def describe_counts(summary: Row) -> list[str]:
         if shown or name in ALWAYS_COUNTED:
             lines.append(f"rows {words}: {shown or 'none'}")
     return lines
+
+
+def describe_data(loaded: LoadedExamples) -> list[str]:
+    """One line that names the questions' source and split, and one for each warning about them."""
+    return [f"questions: {loaded.summary()}", *(f"warning: {warning}" for warning in loaded.warnings)]
+
+
+def describe_pending(pending: Mapping[str, str]) -> list[str]:
+    """A line that names the rows of the published table whose methods do not exist here; nothing where all do."""
+    return [f"not run, no such method here: {name} ({words})" for name, words in pending.items()]
+
+
+MEASURES = {
+    "acc": ("Acc", lambda point: point["all"]["acc"]["value"], 100),
+    "f1": ("F1", lambda point: point["all"]["f1"]["value"], 100),
+    "rate": ("rate", lambda point: point["all"]["compression_rate"]["value"], 1),
+    "seconds": ("seconds a question", lambda point: point["speed"]["seconds_per_question"], 1),
+}
+
+
+def make_published_table(measured: Sequence[tuple[Experiment, Row]], published: Published) -> Table:
+    """The paper's table with ours above its numbers; a dash for a row or a dataset that was not run."""
+    ours = {(point.title, point.dataset): of for point, of in measured}
+    datasets = list(dict.fromkeys(dataset for values in published.rows.values() for dataset in values))
+    headings = " / ".join(MEASURES[name][0] for name in published.metrics)
+    table = Table(title=f"{published.source}: {headings}; ours above, published below")
+    table.title_justify = "left"
+    table.add_column("Method")
+    for dataset in datasets:
+        table.add_column(dataset, justify="right")
+    for name, values in published.rows.items():
+        cells = [
+            f"{measured_cell(ours.get((name, dataset)), published.metrics)}\n{published_cell(values.get(dataset))}"
+            for dataset in datasets
+        ]
+        table.add_row(Text(name), *map(Text, cells))
+    return table
+
+
+def measured_cell(point: Row | None, metrics: Sequence[str]) -> str:
+    """A point's values of some metrics in the paper's scale."""
+    found = [None if point is None else MEASURES[name][1](point) for name in metrics]
+    values = zip(metrics, found, strict=True)
+    return " / ".join("-" if value is None else f"{value * MEASURES[name][2]:.1f}" for name, value in values)
+
+
+def published_cell(values: Sequence[float] | None) -> str:
+    """The paper's values, as many digits as it gives."""
+    return "-" if values is None else " / ".join(f"{value:g}" for value in values)

@@ -71,6 +71,20 @@ def load(source: str | Path, *, dtype: Any = None) -> LanguageModel:
 
 def resolve(source: str | Path) -> epath.Path:
     """The local path of a source, fetched from the hub if it is nowhere else. Raises FileNotFoundError."""
+    local = find_local(source)
+    if local is not None:
+        return local
+    try:
+        return epath.Path(fetch(str(source)))
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{error} (no checkpoint of that name under {checkpoint.home()} either)") from None
+
+
+def find_local(source: str | Path) -> epath.Path | None:
+    """The path that a source names, or its checkpoint under `RAGJAX_HOME`; None for what only the hub can have.
+
+    Raises FileNotFoundError for a source that is no hub name either.
+    """
     local = epath.Path(source).expanduser()
     if local.exists():
         return local
@@ -80,10 +94,7 @@ def resolve(source: str | Path) -> epath.Path:
             return candidate
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.endswith(".gguf"):
         raise FileNotFoundError(f"{name}: no such file or folder")
-    try:
-        return epath.Path(fetch(name))
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{error} (no checkpoint of that name under {checkpoint.home()} either)") from None
+    return None
 
 
 def default_dtype() -> jnp.dtype:

@@ -5,8 +5,9 @@ to change into a TOML file and read it with `read_prompts`.
 """
 
 import dataclasses
+import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 
@@ -14,13 +15,16 @@ from etils import epath
 
 from ragjax.data.records import Document
 
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
 
 @dataclass(frozen=True)
 class PromptSet:
     """The texts of one study. `version` is stored with every result.
 
     The compression chat sees the question and the documents, the context chat the question alone (FaviComp, section
-    3). The reader's templates differ in what comes first; without a context it gets `read_alone`.
+    3). The reader's templates differ in what comes first; without a context it gets `read_alone`. Each of its
+    demonstrations comes before, as `read_shot`.
     """
 
     version: str = "ragjax-1"
@@ -42,6 +46,7 @@ class PromptSet:
     read_question_first: str = "Question: {question}\n\nContext: {context}\n\nAnswer:"
     read_context_first: str = "Context: {context}\n\nQuestion: {question}\n\nAnswer:"
     read_alone: str = "Question: {question}\n\nAnswer:"
+    read_shot: str = "Question: {question}\n\nAnswer: {answer}\n\n"
 
 
 DEFAULT_PROMPTS = PromptSet()
@@ -62,6 +67,11 @@ def read_prompts(path: str | PathLike) -> PromptSet:
     if "version" not in found:
         raise ValueError(f"{path}: give the prompts a version of their own")
     return PromptSet(**found)
+
+
+def fill_template(template: str, data: Mapping[str, str]) -> str:
+    """A template with each `{name}` of `data` put in, once: braces in the data are data."""
+    return _PLACEHOLDER.sub(lambda match: data.get(match[1], match[0]), template)
 
 
 def number_documents(documents: Sequence[Document]) -> str:

@@ -29,6 +29,8 @@ class Example:
     """A question with its golds and its retrieved documents, best first.
 
     `answers` is empty where the source has no gold: the example is answered, never scored.
+    `gold_documents` and `gold_sentences` are what the dataset's authors say the answer follows from, where they do;
+    they need not be among `documents`.
     `meta` holds every other column of the source row, untouched. `skipped_documents` are the positions, in the
     source's list, of documents without a text: they are not in `documents`, so an index found in `meta` counts them.
     """
@@ -39,3 +41,5 @@ class Example:
     documents: tuple[Document, ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
     skipped_documents: tuple[int, ...] = ()
+    gold_documents: tuple[Document, ...] = ()
+    gold_sentences: tuple[str, ...] = ()

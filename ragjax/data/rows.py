@@ -1,15 +1,18 @@
 """From the bytes of a file to its JSON objects, each with the line it stands on.
 
-A file is JSON Lines, or one JSON array; its first non-blank character tells which, never its name. A byte order mark,
-CRLF line ends and blank lines are harmless. Everything else that is not one well-formed object becomes a row with a
-problem: the caller decides whether that ends the run.
+A file is JSON Lines, one JSON array, or one JSON object that holds its rows; its content tells which, never its name.
+A byte order mark, CRLF line ends and blank lines are harmless. Everything else that is not one well-formed object
+becomes a row with a problem: the caller decides whether that ends the run.
+
+An object holds rows as a list under `data` (ALCE's output) or `Data` (TriviaQA), or as objects by id (QASPER), maybe
+by split first (ASQA). The keys on the way to a row are its `path`.
 """
 
 import codecs
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ragjax.data.records import DataError
@@ -21,16 +24,28 @@ _BINARY = {
     codecs.BOM_UTF16_LE: "UTF-16 text",
     codecs.BOM_UTF16_BE: "UTF-16 text",
 }
+# Where one object holds its rows in a list (ALCE, TriviaQA).
+_LISTS = ("data", "Data")
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
 @dataclass(frozen=True)
 class Row:
-    """The object that starts on `line` (from 1), or the problem that hides it: exactly one is set."""
+    """The object that starts on `line` (from 1), or the problem that hides it: exactly one is set.
+
+    In a table `unit` is "row" and `line` its number; `path` are the keys that lead to the object.
+    """
 
     line: int
     value: dict[str, Any] | None = None
     problem: str | None = None
+    unit: str = "line"
+    path: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for a message."""
+        return f"{self.unit} {self.line}"
 
 
 def iter_rows(raw: bytes, name: str) -> Iterator[Row]:
@@ -42,7 +57,10 @@ def iter_rows(raw: bytes, name: str) -> Iterator[Row]:
         if raw.startswith(magic):
             raise DataError(f"{name}: expected JSON Lines or a JSON array in UTF-8, but the file is {kind}")
     raw = raw.removeprefix(codecs.BOM_UTF8)
-    return _array_rows(raw) if raw.lstrip().startswith(b"[") else _line_rows(raw)
+    if raw.lstrip().startswith(b"["):
+        return _array_rows(raw)
+    holder = _holder(raw)
+    return _line_rows(raw) if holder is None else _held_rows(*holder)
 
 
 def _line_rows(raw: bytes) -> Iterator[Row]:
@@ -66,7 +84,14 @@ def _array_rows(raw: bytes) -> Iterator[Row]:
     except UnicodeDecodeError as error:
         yield Row(1 + raw.count(b"\n", 0, error.start), problem=_describe(error))
         return
-    line, seen, position = 1, 0, _skip_space(text, text.index("[") + 1)
+    end = yield from _elements(text, text.index("["), 1)
+    if end is not None and text[end:].strip():
+        yield Row(1 + text.count("\n", 0, end), problem="text after the end of the array")
+
+
+def _elements(text: str, start: int, line: int) -> Generator[Row, None, int | None]:
+    """The elements of the array that opens at `start`, on `line`; the position after it, None where it is broken."""
+    seen, position = start, _skip_space(text, start + 1)
     while text[position : position + 1] != "]":
         line, seen = line + text.count("\n", seen, position), position
         try:
@@ -75,9 +100,44 @@ def _array_rows(raw: bytes) -> Iterator[Row]:
             position = _next_element(text, position)
         except (ValueError, RecursionError) as error:
             yield Row(line, problem=f"{_describe(error)}; the rest of the array is not read")
-            return
-    if text[position + 1 :].strip():
-        yield Row(line + text.count("\n", seen, position), problem="text after the end of the array")
+            return None
+    return position + 1
+
+
+def _holder(raw: bytes) -> tuple[str, bool] | None:
+    """The text of a file that is one object with rows in it, and whether in a list; None for any other file."""
+    try:
+        text = raw.decode("utf-8")
+        value, end = _DECODER.raw_decode(text, _skip_space(text, 0))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict) or "question" in value or text[end:].strip():
+        return None
+    listed = any(isinstance(value.get(key), list) for key in _LISTS)
+    return (text, listed) if listed or _is_group(value) else None
+
+
+def _is_group(value: dict[str, Any]) -> bool:
+    """Whether an object is one of objects by key, and so no row itself."""
+    return bool(value) and all(isinstance(item, dict) for item in value.values())
+
+
+def _held_rows(text: str, listed: bool, start: int = 0, line: int = 1, path: tuple[str, ...] = ()) -> Iterator[Row]:
+    """The rows inside the object, known to be well formed, that opens after `start`: those of its list, or by key."""
+    seen, position = start, _skip_space(text, text.index("{", start) + 1)
+    while text[position] != "}":
+        key, position = _DECODER.raw_decode(text, position)
+        position = _skip_space(text, text.index(":", position) + 1)
+        line, seen = line + text.count("\n", seen, position), position
+        value, end = _DECODER.raw_decode(text, position)
+        if listed and isinstance(value, list) and key in _LISTS:
+            yield from _elements(text, position, line)
+        elif not listed and _is_group(value):
+            yield from _held_rows(text, False, position, line, (*path, key))
+        elif not listed:
+            yield replace(_checked(line, value), path=(*path, key))
+        position = _skip_space(text, end)
+        position = _skip_space(text, position + 1) if text[position] == "," else position
 
 
 def _next_element(text: str, position: int) -> int:

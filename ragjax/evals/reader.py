@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, number_documents
+from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, fill_template, number_documents
 from ragjax.data.records import Document
 from ragjax.decode.engine import Execution, Sampling, Voice, check_settings, decode_prompts, score_prompts
 from ragjax.decode.prompt import Prompt, build_prompt, decode_text
 from ragjax.decode.score import Score
 from ragjax.decode.text import raise_failed
+from ragjax.evals.demonstrations import Demonstrations
 from ragjax.evals.qa import parse_answer
 
 ORDERS = ("question_first", "context_first")
@@ -41,6 +42,9 @@ class Reading:
 class Reader:
     """Answers questions in batches; greedy unless a temperature is given (the paper's preset reads at 1.0).
 
+    `shots` are (question, answer) pairs that stand before the question in the user's turn, without contexts:
+    `ragjax.evals.demonstrations` has five a dataset. The perplexity of a context is given them too.
+
     A context of documents that is too long for the model loses whole documents from the end, counted; one text that
     is too long is an error.
     """
@@ -55,6 +59,7 @@ class Reader:
     seed: int | None = 0
     batch: int = 8
     strict: bool = False
+    shots: Demonstrations = ()
 
     def __post_init__(self) -> None:
         check_settings(self.max_new, prompt_format=self.prompt_format)
@@ -118,6 +123,8 @@ class Reader:
     def _prompt(self, question: str, context: str, order: str) -> Prompt:
         template = getattr(self.prompts, f"read_{order}") if context.strip() else self.prompts.read_alone
         data = {"question": question, "context": context.strip()}
+        if self.shots:
+            template, data = f"{{shots}}{template}", data | {"shots": self._shots()}
         prompt = build_prompt(
             self.lm.tokenizer, self.prompts.read_system, template, data, prompt_format=self.prompt_format
         )
@@ -127,6 +134,11 @@ class Reader:
         return Prompt(
             prompt.ids, prompt.text, {**prompt.pieces, "context": ""}, {**prompt.spans, "context": (0, 0)}, prompt.notes
         )
+
+    def _shots(self) -> str:
+        """The demonstrations as text: data, so that nothing in them is read as a template or a special token."""
+        template = self.prompts.read_shot
+        return "".join(fill_template(template, {"question": q, "answer": a}) for q, a in self.shots)
 
     def _reading(self, prompt: Prompt, dropped: int, row: Any, score: Score | None) -> Reading:
         text = "" if row.failed else decode_text(self.lm.tokenizer, row.tokens)

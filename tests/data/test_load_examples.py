@@ -187,10 +187,27 @@ def test_reference_files_load_as_they_are(shared, name):
     assert [e.id for e in loaded.examples] == [r["id"] for r in rows]
     assert [e.answers for e in loaded.examples] == [tuple(dict.fromkeys(r["answers"])) for r in rows]
     assert [[d.text for d in e.documents] for e in loaded.examples] == [[d["text"] for d in r["docs"]] for r in rows]
-    assert {name: count for name, count in loaded.counts.items() if count and name != "repeated_documents"} == {}
+    harmless = {"repeated_documents", "with_gold_documents"}
+    assert {name: count for name, count in loaded.counts.items() if count and name not in harmless} == {}
+    assert loaded.counts["with_gold_documents"] == sum("gold_docs" in row for row in rows)
     if WITH_DOCUMENTS[name]:
         full = sum(len(e.documents) == WITH_DOCUMENTS[name] for e in loaded.examples)
         assert full >= len(rows) - 1  # one HotpotQA row has two documents
+
+
+@pytest.mark.shared
+def test_real_papers_of_qasper_give_the_answers_made_from_them(shared):
+    """The papers, in the hub's layout, against the same questions as somebody else flattened them."""
+    papers, flat = (load_examples(shared / "data" / f"{name}.jsonl") for name in ("qasper_papers", "qasper"))
+    assert papers.layouts == ("QASPER",)
+    read = {example.id: example for example in papers.examples}
+    shared_ids = [example for example in flat.examples if example.id in read]
+    assert len(shared_ids) > 20
+    for example in shared_ids:
+        assert read[example.id].question == example.question
+        assert set(read[example.id].answers) == set(example.answers)
+        gold = {example.documents[i].text.strip() for i in example.meta["supporting"]}
+        assert gold <= {document.text.strip() for document in read[example.id].gold_documents}
 
 
 @pytest.mark.shared
@@ -200,7 +217,6 @@ def test_reference_files_load_as_they_are(shared, name):
         ("alce_asqa_human_eval", r"no field for documents \(docs or ctxs\); found answers"),
         ("alce_human_eval_overall", r"no field for question \(question\) and documents"),
         ("nli_mnli_snli", r"no field for question \(question\) and documents"),
-        ("qasper_papers", r"no field for question \(question\) and documents"),
         ("qasper_leval_papers", r"no field for question \(question\); found dataset, docs"),
     ],
 )

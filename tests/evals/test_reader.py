@@ -161,3 +161,22 @@ def test_B15_a_reader_without_a_chat_template_reads_plain_prompts(both, reader):
 def test_questions_and_contexts_come_in_pairs(reader):
     with pytest.raises(ValueError, match="4 questions need as many contexts, got 3"):
         reader.read(QUESTIONS, CONTEXTS[:3])
+
+
+@pytest.mark.parametrize("order", ["question_first", "context_first"])
+def test_demonstrations_come_first_and_are_data(both, order):
+    shots = (("What is {context}?", "a brace"), ("Who is <|end|>?", "Ada"))
+    reader = Reader(lm=both.ours, max_new=6, batch=2, prompts=SHORT, order=order, shots=shots)
+    shown = "Question: What is {context}?\n\nAnswer: a brace\n\nQuestion: Who is <|end|>?\n\nAnswer: Ada\n\n"
+    template = "{shots}" + getattr(SHORT, f"read_{order}")
+    data = {"shots": shown, "question": QUESTIONS[0], "context": CONTEXTS[0]}
+    prompt = build_prompt(both.ours.tokenizer, SHORT.read_system, template, data)
+    (found,) = reader.read(QUESTIONS[:1], CONTEXTS[:1])
+    tokens = plain_loop([(both, prompt.ids, 1.0)], 6, both.ours.stop_ids)
+    assert found.text == both.ours.tokenizer.decode(tokens).rstrip("\ufffd")
+    assert found.prompt_tokens == len(prompt.ids)
+    data = {"shots": shown, "question": QUESTIONS[0], "context": CONTEXTS[0]}
+    scored = build_prompt(both.ours.tokenizer, SHORT.read_system, "{shots}" + SHORT.read_question_first, data)
+    assert found.score.nll == pytest.approx(sum(context_nll(both, scored)), abs=1e-3)
+    (alone,) = reader.read(QUESTIONS[:1], [None])
+    assert alone.score is None

@@ -32,6 +32,12 @@ class FakeModel:
 def resolve(name):
     if not Path(name).is_file():
         raise FileNotFoundError(f"no model {name!r}")
+    return Path(name)
+
+
+def check(models):
+    for name, _ in models:
+        resolve(name)
 
 
 def load(name, dtype):
@@ -116,7 +122,7 @@ class FakeReader:
         )
 
 
-LIBRARY = Library(resolve, load, FakeCompressor, FakeReader, count_tokens)
+LIBRARY = Library(resolve, load, FakeCompressor, FakeReader, count_tokens, check)
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:], LIBRARY))

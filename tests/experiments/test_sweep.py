@@ -13,9 +13,10 @@ import pytest
 from etils import epath
 from fake_sweep import LIBRARY, FakeCompressor
 
+from experiments.config_file import load_config
 from experiments.experiment import Experiment
 from experiments.study import library, load_models
-from experiments.sweep import load_config, main
+from experiments.sweep import main
 from ragjax.decode.ensemble import VocabularyMismatch
 from ragjax.evals.parts import read_parts
 from ragjax.testing import byte_tokenizer, random_params, tiny_config, tiny_model, write_checkpoint

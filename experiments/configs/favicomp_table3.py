@@ -1,0 +1,12 @@
+"""FaviComp, table 3: compression rates, retrieved over compressed tokens by the target's tokenizer."""
+
+from dataclasses import replace
+
+from experiments.combine import chain, prod
+from experiments.published import BASE, LLAMA_3B, LLAMA_8B, TABLE_3, models, on_datasets
+from experiments.published import PENDING as ALL_PENDING
+
+METHODS = prod(replace(BASE, **models(LLAMA_3B, LLAMA_8B)), method=["zero_shot", "favicomp"])
+POINTS = chain(*(on_datasets(point) for point in METHODS))
+PENDING = {name: ALL_PENDING[name] for name in ("LongLLMLingua", "RECOMP-abstractive", "CompAct")}
+PUBLISHED = TABLE_3

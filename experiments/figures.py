@@ -1,0 +1,233 @@
+"""`python -m experiments.figures RESULTS`: what a run's numbers look like, from its summary alone.
+
+Drawn where the run has the points for it: quality and perplexity over the target's weight (FaviComp, figures 2 and 6),
+accuracy by Hits for each method (figure 3), accuracy by Hits over the target's weight (figure 4). One panel a dataset;
+bands and bars are 95 % bootstrap intervals over questions.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from etils import epath
+
+from experiments.experiment import METHODS
+from experiments.pipeline import weights_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH, HEIGHT = 3.1, 2.5
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
+SPLITS = {"hits_0": "Hits 0", "hits_1": "Hits 1"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """A point of a run: its settings and its summary."""
+
+    settings: Mapping[str, Any]
+    summary: Mapping[str, Any]
+
+    @property
+    def dataset(self) -> str:
+        """What its questions are."""
+        return self.settings.get("dataset") or "questions"
+
+    @property
+    def title(self) -> str:
+        """The method's name."""
+        return METHODS[self.settings["method"]].title
+
+    @property
+    def alpha(self) -> float | None:
+        """The target's weight of the one text that the method decodes; None for any other method."""
+        alphas = weights_of(self.settings["method"], self.settings.get("alpha"))
+        return alphas[0] if len(alphas) == 1 else None
+
+
+def read_results(folder: str | os.PathLike) -> list[Result]:
+    """The points of a folder of results, in the order of the study.
+
+    Raises:
+      FileNotFoundError: the folder holds no finished run.
+    """
+    folder = epath.Path(folder)
+    for name in ("manifest.json", "summary.json"):
+        if not (folder / name).exists():
+            raise FileNotFoundError(f"{folder} holds no finished run: there is no {name}")
+    points = json.loads((folder / "manifest.json").read_text())["points"]
+    summaries = json.loads((folder / "summary.json").read_text())["points"]
+    return [Result(point["settings"], summaries[point["hash"]]) for point in points if point["hash"] in summaries]
+
+
+def by_dataset(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """The results of each dataset, in order."""
+    grouped: dict[str, list[Result]] = {}
+    for result in results:
+        grouped.setdefault(result.dataset, []).append(result)
+    return grouped
+
+
+def over_alpha(results: Sequence[Result]) -> list[Result]:
+    """The results of one decoded text each, by weight; empty where fewer than three weights were run.
+
+    Raises ValueError where two of them have the same weight: a line would mix what else tells them apart.
+    """
+    decoded = sorted((result for result in results if result.alpha is not None), key=lambda result: result.alpha)
+    alphas = {result.alpha for result in decoded}
+    if len(alphas) > 2 and len(alphas) < len(decoded):
+        raise ValueError(f"{decoded[0].dataset} has several points at one alpha: draw runs with one point a weight")
+    return decoded if len(alphas) > 2 else []
+
+
+def draw_alphas(results: Sequence[Result]) -> "Figure | None":
+    """Quality above, perplexity below, over the target's weight; None where no dataset has three weights."""
+    swept = {name: of for name, results_ in by_dataset(results).items() if (of := over_alpha(results_))}
+    if not swept:
+        return None
+    figure, axes = panels(2, list(swept))
+    for column, of in enumerate(swept.values()):
+        quality, perplexity = axes[0][column], axes[1][column]
+        for n, metric in enumerate(("acc", "f1")):
+            draw_line(quality, of, lambda one, metric=metric: one["all"][metric], metric.capitalize(), COLOURS[n], 100)
+        draw_line(perplexity, of, lambda one: one["all"]["perplexity"]["interquartile_mean"], "", COLOURS[2])
+        perplexity.set_xlabel("alpha, the target's weight")
+    axes[0][0].set_ylabel("quality, 0 to 100")
+    axes[1][0].set_ylabel("perplexity (interquartile mean)")
+    axes[0][-1].legend(frameon=False, fontsize=8)
+    return figure
+
+
+def draw_hits(results: Sequence[Result]) -> "Figure | None":
+    """Accuracy of each method on questions whose documents lack the answer, and on those whose documents hold it.
+
+    Over the target's weight where at least three were run. None where no question has a value.
+    """
+    grouped = {name: of for name, of in by_dataset(results).items() if any(has_hits(one) for one in of)}
+    if not grouped:
+        return None
+    figure, axes = panels(1, list(grouped))
+    for axis, of in zip(axes[0], grouped.values(), strict=True):
+        if swept := over_alpha(of):
+            for n, (split, words) in enumerate(SPLITS.items()):
+                label = f"{words} (n = {count(swept, split)})"
+                draw_line(axis, swept, lambda one, split=split: one[split]["acc"], label, COLOURS[n], 100)
+            axis.set_xlabel("alpha, the target's weight")
+            axis.legend(frameon=False, fontsize=8)
+        else:
+            draw_bars(axis, of)
+    if not any(over_alpha(of) for of in grouped.values()):
+        axes[0][-1].legend(frameon=False, fontsize=7, loc="upper left")
+    axes[0][0].set_ylabel("Acc, 0 to 100")
+    return figure
+
+
+FIGURES: dict[str, Callable[[Sequence[Result]], "Figure | None"]] = {"alphas.png": draw_alphas, "hits.png": draw_hits}
+
+
+def has_hits(result: Result) -> bool:
+    """Whether a result has an accuracy on either side."""
+    return any(result.summary[split]["acc"]["value"] is not None for split in SPLITS)
+
+
+def count(results: Sequence[Result], split: str) -> int:
+    """The questions of a split."""
+    return max(result.summary[split]["acc"]["n"] for result in results)
+
+
+def panels(rows: int, titles: Sequence[str]) -> "tuple[Figure, list[list[Axes]]]":
+    """A figure of one column a title, and its axes [row][column]."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH * len(titles) + 0.6, HEIGHT * rows + 0.3), layout="constrained", dpi=160)
+    axes = figure.subplots(rows, len(titles), squeeze=False, sharex="col")
+    for axis in axes.flat:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(axis="y", color="#dddddd", linewidth=0.6)
+        axis.set_axisbelow(True)
+        axis.tick_params(labelsize=8)
+    for axis, title in zip(axes[0], titles, strict=True):
+        axis.set_title(title, fontsize=10)
+    return figure, [list(row) for row in axes]
+
+
+def draw_line(
+    axis: "Axes",
+    results: Sequence[Result],
+    find: Callable[[Mapping], Mapping],
+    label: str,
+    colour: str,
+    scale: float = 1,
+) -> None:
+    """One metric over alpha, in its interval."""
+    found = [(result.alpha, find(result.summary)) for result in results]
+    found = [(alpha, interval) for alpha, interval in found if interval["value"] is not None]
+    alphas = [alpha for alpha, _ in found]
+    value, low, high = (numbers([interval[name] for _, interval in found]) * scale for name in ("value", "low", "high"))
+    axis.fill_between(alphas, low, high, color=colour, alpha=0.15, linewidth=0)
+    axis.plot(alphas, value, color=colour, marker="o", markersize=3.5, linewidth=1.4, label=label)
+    axis.set_xticks(alphas)
+
+
+def draw_bars(axis: "Axes", results: Sequence[Result]) -> None:
+    """The methods side by side at Hits 0 and at Hits 1."""
+    width = 0.8 / len(results)
+    for n, result in enumerate(results):
+        intervals = [result.summary[split]["acc"] for split in SPLITS]
+        value, low, high = (numbers([one[name] for one in intervals]) * 100 for name in ("value", "low", "high"))
+        places = np.arange(len(SPLITS)) + (n - (len(results) - 1) / 2) * width
+        errors = np.nan_to_num(np.stack([value - low, high - value]))
+        bars = {"width": width * 0.92, "color": COLOURS[n % len(COLOURS)], "label": result.title}
+        axis.bar(places, np.nan_to_num(value), yerr=errors, error_kw={"elinewidth": 0.8}, **bars)
+    axis.set_xticks(range(len(SPLITS)), [f"{words} (n = {count(results, split)})" for split, words in SPLITS.items()])
+
+
+def numbers(values: Sequence[float | None]) -> np.ndarray:
+    """Values as floats, NaN for None."""
+    return np.array([np.nan if value is None else value for value in values], float)
+
+
+def write_figures(folder: str | os.PathLike) -> list[epath.Path]:
+    """Draw what the results in a folder allow, into that folder; the files written.
+
+    Raises:
+      FileNotFoundError: the folder holds no finished run.
+      ValueError: a dataset has several points at one alpha.
+    """
+    results, written = read_results(folder), []
+    for name, draw in FIGURES.items():
+        figure = draw(results)
+        if figure is not None:
+            path = epath.Path(folder) / name
+            with path.open("wb") as file:
+                figure.savefig(file, format="png")
+            written.append(path)
+    return written
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The program."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.figures", description="Draw a run's figures.")
+    parser.add_argument("results", help="a folder of results")
+    folder = parser.parse_args(argv).results
+    try:
+        written = write_figures(folder)
+    except ModuleNotFoundError as error:
+        print(f"error: {error}; figures need the extra: pip install ragjax[plots]", file=sys.stderr)
+        return 2
+    except (FileNotFoundError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print("\n".join(map(str, written)) or f"nothing to draw: {folder} has no sweep over alpha and no hits")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

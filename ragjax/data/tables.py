@@ -1,0 +1,57 @@
+"""From the bytes of a table to its rows: Parquet, and DPR's tab-separated questions.
+
+Parquet is read by pyarrow alone, without the feature metadata that versions of `datasets` write differently.
+"""
+
+import csv
+import io
+from collections.abc import Iterator
+
+from ragjax.data.records import DataError
+from ragjax.data.rows import Row
+
+_BATCH = 256
+PARQUET = b"PAR1"
+
+
+def parquet_rows(raw: bytes, name: str) -> Iterator[Row]:
+    """The rows of a Parquet file, numbered from 1. Raises DataError, naming the file, where it is damaged."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(io.BytesIO(raw))
+        number = 0
+        for batch in file.iter_batches(_BATCH):
+            for value in batch.to_pylist():
+                number += 1
+                yield Row(number, value, unit="row")
+    except pa.ArrowException as error:
+        raise DataError(
+            f"{name}: expected JSON Lines, a JSON array or a whole Parquet file, but it is a damaged Parquet file "
+            f"({str(error).splitlines()[0]})"
+        ) from None
+
+
+def is_tab_separated(raw: bytes) -> bool:
+    """Whether the first line of a text file is one of a tab-separated table, and not JSON."""
+    first = raw.lstrip().split(b"\n", 1)[0]
+    return b"\t" in first and first[:1] not in (b"{", b"[")
+
+
+def tab_rows(raw: bytes, name: str) -> Iterator[Row]:
+    """DPR's questions: a question, a tab, a Python list of its answers. Quoting is that of CSV.
+
+    Raises DataError for the passage corpus, which has the same form and no questions, and for bytes that are not UTF-8.
+    """
+    try:
+        table = csv.reader(io.StringIO(raw.decode("utf-8"), newline=""), delimiter="\t")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{name}: not UTF-8: {error.reason} (byte {error.start + 1})") from None
+    for cells in table:
+        if table.line_num == 1 and [cell.strip() for cell in cells] == ["id", "text", "title"]:
+            raise DataError(f"{name}: a corpus of passages (id, text, title) has no questions")
+        if len(cells) == 2:
+            yield Row(table.line_num, {"question": cells[0], "answers": cells[1]})
+        elif cells:
+            yield Row(table.line_num, problem=f"a question, a tab and a list of answers, got {len(cells)} cells")

@@ -1,0 +1,171 @@
+"""A dataset by name: the right split and files, what is warned of, and what is said where it cannot be had."""
+
+import json
+
+import published_rows as rows
+import pytest
+from huggingface_hub import errors
+
+from ragjax.data import DataError, load_examples
+from ragjax.data.catalog import DATASETS, check_count, find_split
+from ragjax.data.sources import fetch, join_golds, load_dataset
+
+PUBLISHED = {
+    ("nq", "validation"): 3610,
+    ("triviaqa", "validation"): 11313,
+    ("hotpotqa", "validation"): 7405,
+    ("2wikimultihopqa", "validation"): 12576,
+    ("musique", "full/validation"): 4834,
+    ("musique", "dev"): 2417,
+    ("asqa", None): 948,
+    ("qasper", "validation"): 1005,
+}
+
+
+@pytest.mark.parametrize(("dataset", "split"), PUBLISHED)
+def test_the_evaluation_splits_have_their_published_sizes(dataset, split):
+    assert find_split(dataset, split)[1].questions == PUBLISHED[dataset, split]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "split", "full"),
+    [
+        ("triviaqa", None, "unfiltered.nocontext/validation"),
+        ("triviaqa", "rc/dev", "rc/validation"),
+        ("asqa", "validation", "default/dev"),
+        ("asqa", "dev", "default/dev"),
+        ("hotpotqa", "fullwiki/test", "fullwiki/test"),
+        ("musique", "full/dev", "full/validation"),
+    ],
+)
+def test_a_split_goes_by_its_full_name(dataset, split, full):
+    assert find_split(dataset, split)[0] == full
+
+
+@pytest.mark.parametrize(
+    ("dataset", "split", "words"),
+    [
+        ("nq", "test", "NQ's test set of 3,610 questions is the split validation"),
+        ("hotpotqa", "test", "no split 'test'; there are distractor/train"),
+        ("hotpot", None, "did you mean 'hotpotqa'"),
+    ],
+)
+def test_an_unknown_split_says_what_there_is(dataset, split, words):
+    with pytest.raises(DataError, match=words):
+        find_split(dataset, split)
+
+
+def test_I03_a_count_that_is_not_the_splits_is_warned_of():
+    assert check_count("nq", "validation", 3610) is None
+    assert check_count("musique", "test", 1) is None
+    assert "DPR's own development set" in check_count("nq", "validation", 8757)
+    assert "full/validation" in check_count("musique", "validation", 4834)
+    assert "7,000 questions were read, hotpotqa distractor/validation" in check_count("hotpotqa", None, 7000)
+
+
+def test_I03_a_local_file_is_always_accepted(tmp_path):
+    path = rows.array(tmp_path / "hotpot_dev_distractor_v1.json", [rows.hotpot_original(r) for r in rows.HOTPOT_HUB])
+    loaded = load_dataset("hotpotqa", source=path)
+    assert (loaded.dataset, loaded.split) == ("hotpotqa", "distractor/validation")
+    assert loaded.warnings == ("3 questions were read, hotpotqa distractor/validation is known to have 7,405",)
+    assert loaded.summary().startswith("hotpotqa distractor/validation, hotpot_dev_distractor_v1.json: 3 questions")
+    assert load_dataset("hotpotqa", source=tmp_path).examples == loaded.examples
+    assert load_dataset("hotpotqa", source=path, limit=2).warnings == ()
+
+
+def test_a_folder_holds_hub_files_of_several_splits_and_shards(tmp_path):
+    first, second, third = rows.HOTPOT_HUB
+    for config, number, row in (("distractor", 0, first), ("distractor", 1, second), ("fullwiki", 0, third)):
+        rows.parquet(tmp_path / config / f"validation-0000{number}-of-00002.parquet", [row])
+    rows.parquet(tmp_path / "fullwiki" / "test-00000-of-00001.parquet", [third])
+    assert [e.id for e in load_dataset("hotpotqa", source=tmp_path).examples] == ["a1", "a2"]
+    assert [e.id for e in load_dataset("hotpotqa", "fullwiki/dev", tmp_path).examples] == ["a3"]
+    whole, part = load_dataset("hotpotqa", source=tmp_path), load_dataset("hotpotqa", source=tmp_path, limit=1)
+    assert whole.content_hash == part.content_hash
+    hidden = load_dataset("hotpotqa", "fullwiki/test", tmp_path)
+    assert hidden.examples[0].answers == ()
+    assert any("not public" in warning for warning in hidden.warnings)
+
+
+def test_questions_of_a_named_dataset_need_no_documents(tmp_path):
+    path = rows.lines(tmp_path / "NQ-open.dev.jsonl", [{"question": "who painted it", "answer": ["N. A"]}])
+    assert load_dataset("nq", source=path).examples[0].documents == ()
+    flash = rows.lines(tmp_path / "nq.jsonl", [{"id": "test_0", "question": "who", "golden_answers": ["a"]}])
+    assert load_dataset("nq", source=flash).examples[0].id == "test_0"
+
+
+def test_asqas_original_file_gives_the_split_asked_for(tmp_path):
+    inner = {name: value for name, value in rows.ASQA.items() if name != "sample_id"}
+    (tmp_path / "ASQA.json").write_text(json.dumps({"train": {"1": inner, "2": inner}, "dev": {"-12": inner}}))
+    assert [e.id for e in load_dataset("asqa", source=tmp_path).examples] == ["-12"]
+    assert [e.id for e in load_dataset("asqa", "train", tmp_path / "ASQA.json").examples] == ["1", "2"]
+
+
+def test_musique_warns_that_its_rows_are_ordered(tmp_path):
+    path = rows.lines(tmp_path / "musique_ans_v1.0_dev.jsonl", [rows.MUSIQUE])
+    assert any("ordered by the number of hops" in w for w in load_dataset("musique", source=path, limit=1).warnings)
+
+
+def test_I01_a_loading_script_is_not_run_and_the_parquet_files_are_named(tmp_path):
+    (tmp_path / "qasper.py").write_text("raise SystemExit('the script ran')")
+    with pytest.raises(FileNotFoundError, match=r"loading script qasper\.py, which is not run.*refs/convert/parquet"):
+        load_dataset("qasper", source=tmp_path)
+
+
+HOW_TO = [r"distractor/validation-\*\.parquet", "tree/1908d6a", r"hotpot_dev_distractor_v1\.json from hotpotqa"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (errors.GatedRepoError, ["accept its terms"]),
+        (errors.RepositoryNotFoundError, ["not on the hub any more"]),
+        (errors.RevisionNotFoundError, ["no revision 1908d6a"]),
+        (errors.LocalEntryNotFoundError, ["cannot be reached"]),
+        (errors.OfflineModeIsEnabled, ["cannot be reached"]),
+    ],
+)
+def test_I03_a_dataset_that_cannot_be_had_says_where_to_get_it(kind, words, monkeypatch):
+    def snapshot(*_, **__):
+        raise kind.__new__(kind)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    with pytest.raises(FileNotFoundError) as raised:
+        load_dataset("hotpotqa")
+    for word in [*words, *HOW_TO]:
+        raised.match(word)
+
+
+def test_I03_a_missing_local_file_says_where_to_get_it(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.jsonl: no such file.*NQ-open\.dev\.jsonl.*ctxs"):
+        load_dataset("nq", source=tmp_path / "nowhere.jsonl")
+
+
+def test_only_the_files_of_the_split_are_fetched(tmp_path, monkeypatch):
+    asked = {}
+
+    def snapshot(name, **options):
+        asked.update(options, name=name)
+        return str(tmp_path)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    assert fetch("triviaqa", find_split("triviaqa")[1]) == tmp_path
+    assert asked["name"] == "mandarjoshi/trivia_qa"
+    assert asked["repo_type"] == "dataset"
+    assert asked["allow_patterns"][0] == "unfiltered.nocontext/validation-*.parquet"
+    assert not any(pattern.endswith(".py") for name in DATASETS for pattern in find_split(name)[1].files)
+    rows.parquet(tmp_path / "unfiltered.nocontext" / "validation-00000-of-00001.parquet", [rows.TRIVIAQA_HUB])
+    assert load_dataset("triviaqa").summary().startswith("triviaqa unfiltered.nocontext/validation, hub mandarjoshi/")
+
+
+def test_golds_join_by_the_question(tmp_path):
+    golds = load_examples(rows.lines(tmp_path / "hub.jsonl", rows.HOTPOT_HUB)).examples
+    asked = [
+        {"question": "which is OLDER, the Blue Gate or the Red Mill", "answers": ["a"], "ctxs": ["other"]},
+        {"question": "What else?", "answers": ["a"], "ctxs": []},
+    ]
+    examples = load_examples(rows.lines(tmp_path / "retrieved.jsonl", asked)).examples
+    joined, without = join_golds(examples, golds)
+    assert joined[0].gold_documents == golds[0].gold_documents
+    assert joined[0].documents == examples[0].documents
+    assert (joined[1], without) == (examples[1], 1)

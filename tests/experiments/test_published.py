@@ -1,0 +1,99 @@
+"""The published studies: every shipped config builds, with the paper's models, splits and numbers beside ours."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from fake_sweep import LIBRARY
+from rich.console import Console
+
+import experiments.configs
+from experiments.combine import label_points, override
+from experiments.config_file import config_path, load_config
+from experiments.published import SPLITS, TABLE_1_LLAMA, TABLE_1_MIXTRAL, TABLE_7, Published
+from experiments.sweep import main
+from experiments.table import make_published_table
+from ragjax.data.catalog import find_split
+
+CONFIGS = sorted(
+    path.stem for path in Path(experiments.configs.__path__[0]).glob("*.py") if path.stem.startswith("favicomp")
+)
+POINTS = {
+    "favicomp_alphas": 35,
+    "favicomp_case_study": 3,
+    "favicomp_hits": 6,
+    "favicomp_hits_alphas": 21,
+    "favicomp_table1_llama": 28,
+    "favicomp_table1_mixtral": 28,
+    "favicomp_table2": 20,
+    "favicomp_table3": 10,
+    "favicomp_table7": 2,
+    "favicomp_table8_llama": 10,
+    "favicomp_table8_mistral": 28,
+}
+
+
+def test_every_study_of_the_paper_has_a_config():
+    assert list(POINTS) == CONFIGS
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_config_builds_distinct_points_of_the_paper(name):
+    config = load_config(config_path(name))
+    points = override(config.points, {})
+    assert len(points) == len(set(label_points(points))) == POINTS[name]
+    assert all(point.shots == 5 and point.reader_temperature == 1.0 and point.top_k == 5 for point in points)
+    assert all(point.normalizer == "squad" and point.reader_max_new == 32 for point in points)
+    assert {point.max_new for point in points} <= {128, None}
+    if config.published is not None:
+        rows = {(point.title, point.dataset) for point in points}
+        waiting = set(config.pending)
+        published = {(row, dataset) for row, values in config.published.rows.items() for dataset in values}
+        assert published == rows | {(row, dataset) for row, dataset in published if row in waiting}
+        assert waiting <= set(config.published.rows)
+
+
+@pytest.mark.parametrize("name", ["quickstart", *CONFIGS])
+def test_every_shipped_config_lists_its_points(name, capsys):
+    assert main([name, "--dry-run"], LIBRARY) == 0
+    printed = capsys.readouterr().out
+    for pending in load_config(config_path(name)).pending:
+        assert f"not run, no such method here: {pending} (" in printed
+
+
+def test_the_splits_have_the_sizes_of_table_6():
+    sizes = [find_split(dataset, split)[1].questions for dataset, split in SPLITS.items()]
+    assert sizes == [3610, 11313, 7405, 12576, 4834]
+
+
+def test_some_published_numbers():
+    assert TABLE_1_LLAMA.rows["FaviComp"]["2wikimultihopqa"] == (29.6, 35.2)
+    assert TABLE_1_MIXTRAL.rows["CompAct"]["nq"] == (44.1, 43.4)
+    assert "nq" not in TABLE_1_LLAMA.rows["gold documents"]
+    assert TABLE_7.rows["FaviComp"]["nq"] == (6.43, 42.8, 46.8)
+
+
+def test_ours_stands_above_the_published_numbers():
+    rows = {"raw documents": {"nq": (40.0, 1.87)}, "CompAct": {"nq": (1, 2)}}
+    points = load_config(config_path("favicomp_table1_llama")).points
+    raw = next(point for point in points if point.method == "raw" and point.dataset == "nq")
+    measured = {"all": {"acc": {"value": 0.256}, "compression_rate": {"value": None}}}
+    console = Console(width=80, file=io.StringIO())
+    console.print(make_published_table([(raw, measured)], Published("A table", ("acc", "rate"), rows)))
+    shown = [line.strip("│ ").split("│") for line in console.file.getvalue().splitlines() if "│" in line]
+    assert [cell[-1].strip() for cell in shown] == ["25.6 / -", "40 / 1.87", "- / -", "1 / 2"]
+
+
+def test_a_run_prints_both(workplace, capsys):
+    Path("study.py").write_text(
+        "from experiments.experiment import Experiment\nfrom experiments.published import TABLE_2\n"
+        "MODELS = dict.fromkeys(('compressor', 'target', 'reader'), 'model.txt')\n"
+        "POINTS = [Experiment(**MODELS, dataset='nq', data='data.jsonl')]\n"
+        "PUBLISHED = TABLE_2\n"
+    )
+    assert main(["study.py"], LIBRARY) == 0
+    printed = capsys.readouterr().out
+    assert "FaviComp, table 2: F1; ours above, published below" in printed
+    assert "46.8" in printed
+    assert json.loads(Path("results/study/summary.json").read_text())["points"]

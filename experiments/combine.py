@@ -56,6 +56,8 @@ def override(points: Sequence[Experiment], values: Mapping[str, Any]) -> list[Ex
     """
     for name in values:
         check_field(name)
+    if values.get("seed", 0) is None:
+        raise ValueError("seed is none; a study can be repeated: give it a number")
     changed = list(dict.fromkeys(replace(point, **values).canonical() for point in points))
     for name, value in values.items():
         # A preset turns into values of other fields.

@@ -5,6 +5,7 @@ are equal. Values typed by a user are parsed by the declared type of their field
 """
 
 import difflib
+import math
 import types
 import typing
 from collections.abc import Iterable
@@ -50,7 +51,7 @@ METHODS = {
     "zero_shot": Method("zero-shot summary", ("compressor",), WRITING | {"compressor"}),
     "generated": Method("generated context", ("target",), WRITING, documents=False),
     "concat": Method("concatenation", ("compressor", "target"), WRITING | {"compressor"}),
-    "favicomp": Method("FaviComp", ("compressor", "target"), WRITING | {"compressor", "alpha", "mix"}),
+    "favicomp": Method("FaviComp", ("compressor", "target"), WRITING | {"compressor", "alpha", "mix", "admit_added"}),
 }
 
 CHOICES = {
@@ -71,16 +72,18 @@ MINIMA |= {"reader_temperature": 0, "seed": 0, "shots": 0}
 class Experiment:
     """One point. Lengths are in tokens; a model is a name, a folder or a .gguf file.
 
-    `alpha` is the target's weight; `budget` the evidence's length, an int in tokens of the reader or a float as a
-    fraction of the documents. `target` also measures the perplexity and the length of what every method shows. `data`
-    is a file in any layout of `ragjax.data`, the name of a shipped one, or "hub" for `dataset`'s own rows; `split` is
+    `alpha` is the target's weight; `admit_added` admits a pair whose tokenizers differ in added tokens, which are
+    then never written; `budget` the evidence's length, an int in tokens of the reader or a float as a fraction of
+    the documents. `target` also measures the perplexity and the length of what every method shows. `data` is a file
+    in any layout of `ragjax.data`, the name of a shipped one, or "hub" for `dataset`'s own rows; `split` is
     `config/split` or a part of it (default: what is usually evaluated). `golds` says where the gold documents of
     retrieved questions come from: "hub" or a file of the same dataset. `shots` counts the reader's demonstrations,
-    which are the dataset's. `preset` "paper" decodes as FaviComp's appendix A.1 says: the compressor at its own default
-    temperature and top-p, the reader at 1.0. `prompts` is a TOML file of prompt texts (default: ours). `normalizer`
-    "official" is that of each question's own dataset. `dtype` "auto" is float32 on a CPU, bfloat16 elsewhere.
-    `limit` takes the data's first rows, `top_k` each row's first documents. `alone` decodes a point apart from those it
-    could share its work with, for a latency of its own. `limit`, `batch`, `out` and `alone` define no row.
+    which are the dataset's. `preset` "paper" decodes as FaviComp's appendix A.1 says: the compressor at its own
+    default temperature and top-p, the reader at 1.0. `prompts` is a TOML file of prompt texts (default: ours).
+    `normalizer` "official" is that of each question's own dataset. `dtype` "auto" is float32 on a CPU, bfloat16
+    elsewhere. `limit` takes the data's first rows, `top_k` each row's first documents. `alone` decodes a point
+    apart from those it could share its work with, for a latency of its own. `limit`, `batch`, `out` and `alone`
+    define no row.
     """
 
     method: str = "favicomp"
@@ -89,6 +92,7 @@ class Experiment:
     reader: str = "smollm2-135m-instruct"
     alpha: float | None = 0.5
     mix: str | None = "geometric"
+    admit_added: bool | None = False
     max_new: int | None = 128
     budget: int | float | None = None
     temperature: float | None = 0.0
@@ -132,6 +136,11 @@ class Experiment:
             raise ValueError(f"repetition_penalty is {self.repetition_penalty}; it is above 0")
         if self.shots is not None and self.shots > NUMBER:
             raise ValueError(f"shots is {self.shots}; there are {NUMBER} demonstrations a dataset")
+        for name in ("temperature", "reader_temperature", "repetition_penalty"):
+            if not math.isfinite(getattr(self, name) or 0):
+                raise ValueError(f"{name} is {getattr(self, name)}; it is finite")
+        if self.seed is not None and self.seed >= 2**32:
+            raise ValueError(f"seed is {self.seed}; it is below 2**32")
         Budget.of(self.budget)
 
     def _check_source(self) -> None:

@@ -54,9 +54,12 @@ class Pipeline:
         """The rows [point][item] of some points and items, and the timing rows."""
         examples = [self.examples[i] for i in items]
         tell("compressing")
-        evidence, clock = timed(lambda: self.gather([self.points[p] for p in points], examples))
+        chosen = [self.points[p] for p in points]
+        (evidence, tokens), clock = timed(lambda: self.gather(chosen, examples))
         generated = [sum(one.generated for one in row) for row in evidence]
-        timings = charge("compress", clock, dict(zip(points, generated, strict=True)), len(items))
+        shares = decoding_shares(chosen, tokens)
+        costs = zip(points, shares, generated, strict=True)
+        timings = [charge("compress", clock, p, share, tokens, len(items)) for p, share, tokens in costs]
         rows = []
         for n, (p, row) in enumerate(zip(points, evidence, strict=True), 1):
             tell(f"reading {n}/{len(points)}: {self.points[p].title}")
@@ -65,17 +68,21 @@ class Pipeline:
             timings += read_timings
         return rows, timings
 
-    def gather(self, points: Sequence[Experiment], examples: Sequence[Example]) -> list[list[Evidence]]:
-        """Each point's evidence, [point][example]."""
+    def gather(
+        self, points: Sequence[Experiment], examples: Sequence[Example]
+    ) -> tuple[list[list[Evidence]], dict[float, int]]:
+        """Each point's evidence, [point][example], and the number of tokens decoded at each alpha."""
         if self.compressor is None:
-            return [[self.uncompressed(point, example) for example in examples] for point in points]
+            return [[self.uncompressed(point, example) for example in examples] for point in points], {}
         alphas = sorted({alpha for point in points for alpha in alphas_of(point)})
         decoded = self.compressor.compress_alphas(examples, alphas, Budget.of(points[0].budget))
         by_alpha = dict(zip(alphas, decoded, strict=True))
-        return [
+        tokens = {alpha: sum(len(one.trace.tokens) for one in of if one.trace) for alpha, of in by_alpha.items()}
+        evidence = [
             [self.compressed([by_alpha[alpha][i] for alpha in alphas_of(point)]) for i in range(len(examples))]
             for point in points
         ]
+        return evidence, tokens
 
     def uncompressed(self, point: Experiment, example: Example) -> Evidence:
         """The documents as they are, the gold ones among them (all where none is), or nothing."""
@@ -92,17 +99,17 @@ class Pipeline:
             "dropped_documents": 0,
             "finish_reason": None,
             "traces": [],
+            "notes": [],
         }
         return Evidence(shown or None, columns)
 
     def compressed(self, parts: Sequence[Compressed]) -> Evidence:
         """The evidence of one text, or of several joined by newlines; the worst status stands for all."""
         texts = [part.text for part in parts if part.text.strip()]
-        statuses = [part.status for part in parts]
-        failed = next((status for status in statuses if status.startswith("failed")), None)
+        status = max((part.status for part in parts), key=severity)
         joined = "\n".join(texts)
         columns = {
-            "status": failed or ("length" if "length" in statuses else statuses[0] if texts else "empty"),
+            "status": status,
             "text": joined,
             "requested": parts[0].requested,
             "achieved": self.count_shown(joined),
@@ -110,21 +117,35 @@ class Pipeline:
             "dropped_documents": max(part.dropped_documents for part in parts),
             "finish_reason": "+".join(part.trace.finish_reason for part in parts if part.trace is not None) or None,
             "traces": [trace_columns(part.trace) for part in parts if part.trace is not None],
+            "notes": list(dict.fromkeys(note for part in parts for note in part.notes)),
         }
         generated = sum(len(trace["tokens"]) for trace in columns["traces"])
-        return Evidence(joined if texts and not failed else None, columns, generated)
+        return Evidence(joined if texts else None, columns, generated)
 
     def read(self, p: int, examples: Sequence[Example], evidence: Sequence[Evidence]) -> tuple[list[Row], list[Row]]:
-        """The scored rows of one point, and the timings of its reading."""
+        """The rows of one point, scored where its evidence did not fail, and the timings of its reading."""
+        good = [i for i, one in enumerate(evidence) if not has_failed(one.columns)]
+        rows: list[Row] = [dict(one.columns) for one in evidence]
+        scored, timings = (
+            self.read_good(p, [examples[i] for i in good], [evidence[i] for i in good]) if good else ([], [])
+        )
+        for i, row in zip(good, scored, strict=True):
+            rows[i] = row
+        return rows, timings
+
+    def read_good(
+        self, p: int, examples: Sequence[Example], evidence: Sequence[Evidence]
+    ) -> tuple[list[Row], list[Row]]:
+        """As `read`, of evidence that did not fail."""
         questions, contexts = [example.question for example in examples], [one.context for one in evidence]
         ids, own = [example.id for example in examples], self.scorer is None
         readings, clock = timed(lambda: self.reader.read(questions, contexts, ids=ids, score=own))
         generated = sum(reading.generated_tokens for reading in readings)
-        timings = charge("read", clock, {p: generated}, len(examples))
+        timings = [charge("read", clock, p, 1.0, generated, len(examples))]
         scores = [reading.score for reading in readings]
         if not own and any(contexts):
             scores, clock = timed(lambda: self.scorer.score(questions, contexts))
-            timings += charge("score", clock, {p: 0}, len(examples))
+            timings.append(charge("score", clock, p, 1.0, 0, len(examples)))
         rows = [self.row(self.points[p], *parts) for parts in zip(examples, evidence, readings, scores, strict=True)]
         return rows, timings
 
@@ -133,13 +154,13 @@ class Pipeline:
         rules, answers = rules_of(point, example), list(example.answers)
         scores = score_prediction(reading.text, answers, rules)
         del scores["raw"]  # `reading` holds it.
-        status = evidence.columns["status"]
-        failed = reading.finish_reason.startswith("failed") and not status.startswith("failed")
+        failed = reading.finish_reason.startswith("failed")
         dropped = evidence.columns["dropped_documents"] + reading.dropped_documents
         given = evidence.context if isinstance(evidence.context, tuple) else example.documents
         return {
             **evidence.columns,
-            "status": reading.finish_reason if failed else status,
+            "status": reading.finish_reason if failed else evidence.columns["status"],
+            "notes": list(dict.fromkeys([*evidence.columns["notes"], *reading.notes])),
             "prompt_tokens": reading.context_tokens,
             "documents": len(given) - dropped,
             "dropped_documents": dropped,
@@ -237,18 +258,29 @@ def timed(stage: Callable[[], Any]) -> tuple[Any, Clock]:
     return result, Clock(max(spent - compiling.seconds, 0.0), compiling.seconds)
 
 
-def charge(stage: str, clock: Clock, tokens: Mapping[int, int], items: int) -> list[Row]:
-    """A stage's time, charged to its points by their share of the generated tokens (evenly where there are none)."""
+def decoding_shares(points: Sequence[Experiment], tokens: Mapping[float, int]) -> list[float]:
+    """Each point's share of the time that a group took to decode, by the tokens of the texts at its alphas.
+
+    A text that serves two points is charged to both, since each needs it: shares may add up to more than 1.
+    """
     total = sum(tokens.values())
-    shares = {p: count / total if total else 1 / len(tokens) for p, count in tokens.items()}
-    return [
-        {
-            "stage": stage,
-            "point": p,
-            "items": items,
-            "tokens": tokens[p],
-            "seconds": clock.seconds * share,
-            "compile_seconds": clock.compile_seconds * share,
-        }
-        for p, share in shares.items()
-    ]
+    return [sum(tokens[alpha] for alpha in alphas_of(p)) / total if total else 1 / len(points) for p in points]
+
+
+def charge(stage: str, clock: Clock, point: int, share: float, tokens: int, items: int) -> Row:
+    """The timing row of a stage: a point's share of its time."""
+    seconds = {"seconds": clock.seconds * share, "compile_seconds": clock.compile_seconds * share}
+    return {"stage": stage, "point": point, "items": items, "tokens": tokens, **seconds}
+
+
+SEVERITY = ("empty", "short_input", "ok", "length", "too_small")
+
+
+def severity(status: str) -> int:
+    """How much of a text a status takes away; that of joined texts is the worst of theirs."""
+    return SEVERITY.index(status) if status in SEVERITY else len(SEVERITY)
+
+
+def has_failed(row: Mapping[str, Any]) -> bool:
+    """Whether a row or its evidence is no result."""
+    return row["status"].startswith("failed")

@@ -6,6 +6,7 @@ paper leaves open is settled below, and `experiments/README.md` says so.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from experiments.combine import chain, zip_
 from experiments.experiment import Experiment
@@ -48,9 +49,13 @@ class Published:
     rows: Mapping[str, Mapping[str, tuple[float, ...]]]
 
 
-def models(compressor: str, target: str) -> dict[str, str]:
-    """The fields of a pair; the target reads its own evidence."""
-    return {"compressor": compressor, "target": target, "reader": target}
+def models(compressor: str, target: str) -> dict[str, Any]:
+    """The fields of a pair; the target reads its own evidence.
+
+    Llama 3.2 gives names to added tokens that Llama 3 reserves: that pair is admitted, and never writes them.
+    """
+    pair = {"compressor": compressor, "target": target, "reader": target}
+    return {**pair, "admit_added": (compressor, target) == (LLAMA_3B, LLAMA_8B)}
 
 
 def on_datasets(point: Experiment, datasets: Sequence[str] = tuple(SPLITS)) -> list[Experiment]:

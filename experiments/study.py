@@ -23,8 +23,8 @@ from ragjax.evals.demonstrations import demonstrations
 from ragjax.evals.parts import digest
 from ragjax.evals.run import Group, Item, Point
 
-# Points that differ only in these are decoded together, as long as no two name different models or mixes.
-SHARED_FIELDS = ("compressor", "target", "mix")
+# Points that differ only in these are decoded together, as long as no two name different models or ways to mix.
+SHARED_FIELDS = ("compressor", "target", "mix", "admit_added")
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ def library() -> Library:
     def compressor(**settings: Any) -> FaviComp:
         """A FaviComp whose models are known to share a vocabulary before anything is decoded."""
         made = FaviComp(**settings)
-        share_vocabulary([model for model in (made.compressor, made.target) if model is not None])
+        models = [model for model in (made.compressor, made.target) if model is not None]
+        share_vocabulary(models, admit_added=made.admit_added)
         return made
 
     return Library(resolve, load, compressor, Reader, count_tokens, check_models)
@@ -227,8 +228,14 @@ def make_groups(
         shown = tuple(replace(example, documents=example.documents[: chosen[0].top_k]) for example in examples)
         work = make_pipeline(chosen, shown, models, parts)
         listed = tuple(Point(labels[p], settings_of(points[p], data, models)) for p in members)
-        groups.append(Group(listed, tuple(as_item(example, loaded) for example in examples), chosen[0].batch, work))
+        items = tuple(as_item(example, loaded) for example in examples)
+        groups.append(Group(listed, items, chosen[0].batch, work, tuple(map(characters, shown))))
     return groups
+
+
+def characters(example: Any) -> int:
+    """About how long an example's prompt is: what batches are sorted by."""
+    return len(example.question) + sum(len(document.text) for document in example.documents)
 
 
 def as_item(example: Any, loaded: LoadedExamples) -> Item:
@@ -281,6 +288,7 @@ def make_compressor(
         target=models[named["target"], first.dtype] if max(alphas) > 0 else None,
         max_new=first.max_new,
         mix=named["mix"] or "geometric",
+        admit_added=bool(named["admit_added"]),
         temperature=first.temperature,
         top_p=first.top_p or 1.0,
         repetition_penalty=first.repetition_penalty,

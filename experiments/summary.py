@@ -66,7 +66,7 @@ def summarize_point(rows: Sequence[Row], timings: Sequence[Row]) -> Row:
         "label": rows[0]["point"],
         "counts": count(rows, done),
         **{name: measure(of) for name, of in splits.items()},
-        "speed": speed(done, timings),
+        "speed": speed(timings),
     }
 
 
@@ -79,9 +79,11 @@ def count(rows: Sequence[Row], done: Sequence[Row]) -> Row:
         "unscored": sum(row["scores"]["unscored"] is not None for row in done),
         "dropped_golds": sum(row["scores"]["dropped_golds"] for row in done),
         "empty": sum(row["status"] == "empty" for row in done),
-        "cut_evidence": sum("length" in (row["finish_reason"] or "") for row in done),
+        "cut_evidence": sum(row["status"] == "length" for row in done),
+        "too_small": sum(row["status"] == "too_small" for row in done),
         "cut_answers": sum(row["reading"]["finish_reason"] == "length" for row in done),
         "dropped_documents": sum(row["dropped_documents"] for row in done),
+        "notes": dict(Counter(note for row in done for note in row["notes"])),
     }
 
 
@@ -118,13 +120,21 @@ def perplexity(rows: Sequence[Row]) -> Row:
     }
 
 
-def speed(rows: Sequence[Row], timings: Sequence[Row]) -> Row:
-    """Generated tokens a second and seconds a question, compilation and measuring aside; resampled over questions."""
+def speed(timings: Sequence[Row]) -> Row:
+    """Generated tokens a second and seconds a question, compilation and measuring aside; resampled over batches.
+
+    A single batch has no interval.
+    """
     stages = {stage: seconds_per_item(timings, stage) for stage in dict.fromkeys(timing["stage"] for timing in timings)}
-    each = sum(seconds for stage, seconds in stages.items() if stage != "score")
-    tokens = [row["generated_tokens"] for row in rows] if each else []
+    working = [timing for timing in timings if timing["stage"] != "score"]
+    batches: dict[str, list[Row]] = {}
+    for timing in working:
+        batches.setdefault(timing["part"], []).append(timing)
+    tokens, seconds = ([sum(t[what] for t in of) for of in batches.values()] for what in ("tokens", "seconds"))
+    each = sum(seconds_of for stage, seconds_of in stages.items() if stage != "score")
+    rate = asdict(ratio_interval(tokens, seconds) if any(seconds) else ratio_interval([], []))
     return {
-        "tokens_per_second": asdict(ratio_interval(tokens, [each] * len(tokens))),
+        "tokens_per_second": rate if len(batches) > 1 else {**rate, "low": None, "high": None},
         "seconds_per_question": each or None,
         "seconds_per_question_by_stage": stages,
         "compile_seconds": sum(timing["compile_seconds"] for timing in timings),

@@ -9,6 +9,7 @@ import argparse
 import shlex
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -20,6 +21,7 @@ from rich.console import Console
 from experiments.combine import label_points, override
 from experiments.config_file import Config, config_path, load_config
 from experiments.experiment import Experiment, nearest, parse_assignment
+from experiments.pipeline import rules_of
 from experiments.presets import settle
 from experiments.show import show_texts
 from experiments.study import (
@@ -32,6 +34,7 @@ from experiments.study import (
     make_groups,
     model_names,
     settings_of,
+    source_of,
 )
 from experiments.summary import choose_references, summarize
 from experiments.table import describe_counts, describe_data, describe_pending, make_published_table, make_table
@@ -63,7 +66,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m experiments.sweep", description="Run a study and print its table.")
     parser.add_argument("study", metavar="NAME_OR_FILE", help="a study in experiments/configs, or a Python file")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set a field of every point")
+    parser.add_argument(
+        "--set", action="extend", nargs="+", default=[], metavar="KEY=VALUE", help="set fields of every point"
+    )
     parser.add_argument("--dataset", metavar="NAME", help="a public dataset; of a study over several, that one alone")
     parser.add_argument("--split", metavar="SPLIT", help="its split, as config/split or split (default: validation)")
     parser.add_argument("--data", metavar="FILE", help='questions with documents, the name of shipped ones, or "hub"')
@@ -87,7 +92,11 @@ def overrides(arguments: argparse.Namespace, selected: bool) -> dict[str, Any]:
     elif named["dataset"] is not None and named["data"] is None:
         named["data"] = HUB
     texts = [*arguments.set, *(f"{name}={value}" for name, value in named.items() if value is not None)]
-    return dict(map(parse_assignment, texts))
+    assigned = [parse_assignment(text) for text in texts]
+    twice = [name for name, times in Counter(name for name, _ in assigned).items() if times > 1]
+    if twice:
+        raise ValueError(f"{twice[0]} is set twice")
+    return dict(assigned)
 
 
 def choose_points(points: list[Experiment], dataset: str | None) -> tuple[list[Experiment], bool]:
@@ -153,11 +162,16 @@ def check_inputs(study: Study, parts: Library, force: bool) -> dict[Source, Load
       ValueError, OSError: about a data file, a model's place, or a folder that holds rows made with other settings.
     """
     data = load_data(study.points)
-    for name, _ in model_names(study.points):
-        parts.resolve(name)
+    for point in study.points:
+        for example in data[source_of(point)].examples:
+            rules_of(point, example)
     if not force:
         settings = [settings_of(point, data, None) for point in study.points]
-        check_folder(study.folder, [Point(label, of) for label, of in zip(study.labels, settings, strict=True)])
+        check_folder(
+            study.folder, [Point(label, of) for label, of in zip(study.labels, settings, strict=True)], twins=True
+        )
+    for name, _ in model_names(study.points):
+        parts.resolve(name)
     return data
 
 
@@ -169,7 +183,10 @@ def execution_settings(
         "study": study.name,
         "limit": sorted({point.limit for point in study.points}, key=str),
         "data": [describe_source(loaded) for loaded in data.values()],
-        "models": {f"{name} {dtype}": model.fingerprint for (name, dtype), model in models.items()},
+        "models": {
+            f"{name} {dtype}": {"fingerprint": model.fingerprint, "stop_ids": list(model.stop_ids)}
+            for (name, dtype), model in models.items()
+        },
         "versions": {name: version_of(name) for name in PACKAGES},
     }
 
@@ -239,7 +256,7 @@ def report(
         lines.append(f"parts that were not whole, made again: {', '.join(finished.damaged)}")
     if finished.outside:
         lines.append(f"rows in the folder beyond this limit, not shown: {finished.outside}")
-    if len({point.target for point in study.points}) > 1:
+    if len({point.target for point in study.points} - {None}) > 1:
         lines.append("perplexities of several models may count different tokens: compare bits per byte (summary.json)")
     lines += [f"programs: {describe_programs()}", f"results in {study.folder}"]
     for line in lines:

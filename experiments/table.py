@@ -34,7 +34,8 @@ COLUMNS = (
 
 CAPTION = (
     "Acc (tokens): whole tokens only. Rate: retrieved over shown tokens. Perplexity: interquartile mean. Tokens/s: "
-    "without compilation. Below each value its 95 % bootstrap interval over questions."
+    "without compilation; methods decoded together share their time. Below each value its 95 % bootstrap interval over "
+    "questions (Tokens/s: over batches, where there are several)."
 )
 
 COUNTS = {
@@ -42,6 +43,7 @@ COUNTS = {
     "unscored": "without a usable gold",
     "empty": "without evidence",
     "cut_evidence": "with evidence cut at its limit",
+    "too_small": "with a budget that no word fits",
     "cut_answers": "with an answer cut at its limit",
     "dropped_documents": "documents dropped from over-long prompts",
 }
@@ -81,7 +83,8 @@ def describe_counts(summary: Row) -> list[str]:
         shown = ", ".join(f"{label} {times}" for label, times in found.items() if times)
         if shown or name in ALWAYS_COUNTED:
             lines.append(f"rows {words}: {shown or 'none'}")
-    return lines
+    notes = sorted({note for point in summary["points"].values() for note in point["counts"]["notes"]})
+    return [*lines, *(f"note: {note}" for note in notes)]
 
 
 def describe_data(loaded: LoadedExamples) -> list[str]:

@@ -56,7 +56,8 @@ def read_prompts(path: str | PathLike) -> PromptSet:
     """A prompt set from a TOML file; fields it leaves out keep their default, `version` must be given.
 
     Raises:
-      ValueError: for an unknown field, a field that is not a text, or a missing version.
+      ValueError: for an unknown field, a field that is not a text, a missing version, or a template whose
+        placeholders are not those of our own text (a reader's template without {context} would answer without it).
     """
     found = tomllib.loads(epath.Path(path).read_text())
     known = {f.name for f in dataclasses.fields(PromptSet)}
@@ -66,6 +67,11 @@ def read_prompts(path: str | PathLike) -> PromptSet:
         raise ValueError(f"{path}: the prompt field {wrong[0]!r} is not a text")
     if "version" not in found:
         raise ValueError(f"{path}: give the prompts a version of their own")
+    for name, text in found.items():
+        wanted, there = (set(_PLACEHOLDER.findall(t)) for t in (getattr(DEFAULT_PROMPTS, name), text))
+        if wanted != there:
+            shown = ", ".join(f"{{{p}}}" for p in sorted(wanted)) or "no placeholder"
+            raise ValueError(f"{path}: the prompt {name!r} has to hold {shown}")
     return PromptSet(**found)
 
 

@@ -183,14 +183,17 @@ def describe_change(old: Point, fresh: Sequence[Point]) -> list[str]:
     return [f"{name} was {old.settings.get(name)!r} and is now {new.settings[name]!r}" for name in fields]
 
 
-def check_folder(folder: epath.PathLike, points: Sequence[Point]) -> None:
+def check_folder(folder: epath.PathLike, points: Sequence[Point], *, twins: bool = False) -> None:
     """Refuse a folder whose rows were made with other settings, before anything is computed or written.
+
+    `twins` admits points of equal settings: those whose models are not known yet look alike.
 
     Raises:
       MixedSettingsError: names each field that changed, with both values.
     """
     folder = epath.Path(folder)
-    refuse_twins(points)
+    if not twins:
+        refuse_twins(points)
     refuse_mixing(folder, recorded_points(folder, read_parts(folder / "parts")[0]), points)
 
 
@@ -318,6 +321,8 @@ def run(
     refuse_mixing(folder, recorded_points(folder, found), points)
     (folder / "parts").mkdir(parents=True, exist_ok=True)
     remove_orphans(folder / "parts")
+    for name in damaged:
+        (folder / "parts" / name).rename(folder / "parts" / f"{name}.damaged")
     manifest = {"points": [as_json(point) for point in points], "execution": dict(execution or {})}
     write_json(folder / "manifest.json", manifest)
     before = rows_by_key(found)

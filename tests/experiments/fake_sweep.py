@@ -27,6 +27,7 @@ class FakeModel:
     fingerprint: str
     tokenizer: object
     dtype: str = "float32"
+    stop_ids: tuple = (2,)
 
 
 def resolve(name):

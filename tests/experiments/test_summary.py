@@ -1,13 +1,15 @@
 """Numbers of a run and the table that shows them: right columns, one scale, everything counted."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from experiments.experiment import Experiment
+from experiments.pipeline import decoding_shares, severity
 from experiments.summary import choose_references, perplexity, speed, summarize
-from experiments.table import COLUMNS, make_table
+from experiments.table import COLUMNS, describe_counts, make_table
 
 
 def make_row(item, em=0.0, f1=0.0, point="p", hits=1.0, retrieved=10, compressed=5, nll=1.0, count=2, **changes):
@@ -22,6 +24,7 @@ def make_row(item, em=0.0, f1=0.0, point="p", hits=1.0, retrieved=10, compressed
         "finish_reason": "stop",
         "reading": {"finish_reason": "stop"},
         "dropped_documents": 0,
+        "notes": [],
         "generated_tokens": 6,
         "hits": hits,
         "scores": {"em": em, "f1": f1, "acc": em, "acc_tokens": em, "unscored": None, "dropped_golds": 0},
@@ -73,13 +76,45 @@ def test_D02_pooled_and_per_text_perplexity_are_both_named():
 
 def test_speed_leaves_measuring_out():
     timings = [
-        {"stage": "compress", "seconds": 2.0, "compile_seconds": 1.0, "items": 2},
-        {"stage": "read", "seconds": 1.0, "compile_seconds": 0.5, "items": 2},
-        {"stage": "score", "seconds": 8.0, "compile_seconds": 0.0, "items": 2},
+        {"part": "1", "stage": "compress", "seconds": 2.0, "compile_seconds": 1.0, "items": 2, "tokens": 8},
+        {"part": "1", "stage": "read", "seconds": 1.0, "compile_seconds": 0.5, "items": 2, "tokens": 4},
+        {"part": "1", "stage": "score", "seconds": 8.0, "compile_seconds": 0.0, "items": 2, "tokens": 0},
     ]
-    measured = speed([make_row("a"), make_row("b")], timings)
+    measured = speed(timings)
     assert measured["tokens_per_second"]["value"] == pytest.approx(12 / 3)
     assert (measured["seconds_per_question"], measured["compile_seconds"]) == (1.5, 1.5)
+
+
+def test_speed_has_an_interval_over_batches_only():
+    one = {"part": "1", "stage": "read", "seconds": 1.0, "compile_seconds": 0.0, "items": 2, "tokens": 10}
+    alone = speed([one])["tokens_per_second"]
+    assert (alone["value"], alone["low"], alone["high"]) == (10, None, None)
+    both = speed([one, {**one, "part": "2", "tokens": 30}])["tokens_per_second"]
+    assert both["value"] == 20
+    assert both["low"] < 20 < both["high"]
+
+
+def test_a_text_that_serves_two_points_is_charged_to_both():
+    base = Experiment(compressor="m", target="m", reader="m")
+    points = [replace(base, method=method).canonical() for method in ("zero_shot", "generated", "concat")]
+    assert decoding_shares(points, {0.0: 30, 1.0: 10}) == [0.75, 0.25, 1.0]
+    assert decoding_shares(points, {0.0: 0, 1.0: 0}) == [1 / 3] * 3
+
+
+def test_the_worst_status_stands_for_joined_texts():
+    assert sorted(["ok", "failed(x)", "too_small", "empty", "length", "short_input"], key=severity) == [
+        *("empty", "short_input", "ok", "length", "too_small", "failed(x)"),
+    ]
+
+
+def test_cuts_and_budgets_too_small_are_counted_and_told():
+    rows = [make_row("a", status="length"), make_row("b", status="too_small"), make_row("c", notes=["merged"])]
+    summary = summarize(rows, [], {"p": "p"})
+    assert (summary["points"]["p"]["counts"]["cut_evidence"], summary["points"]["p"]["counts"]["too_small"]) == (1, 1)
+    told = describe_counts(summary)
+    assert "rows with evidence cut at its limit: p 1" in told
+    assert "rows with a budget that no word fits: p 1" in told
+    assert "note: merged" in told
 
 
 def test_comparisons_are_paired_with_the_raw_documents():

@@ -68,7 +68,32 @@ def test_points_that_differ_in_alpha_share_their_decoding(workplace):
     assert sweep() == 0
     (compressor,) = FakeCompressor.built
     assert [alphas for _, alphas in compressor.calls] == [[0.0, 0.3, 0.7, 1.0]] * 3
-    assert compressor.calls[0][0] == ["Who built the bridge?", "Where is it?"]
+    assert compressor.calls[0][0] == ["When?", "When?"]  # batches hold questions of similar length
+
+
+def test_set_takes_several_fields_and_none_twice(workplace, capsys):
+    assert sweep("--set", "max_new=9", "batch=1", "--set", "top_k=1", "--dry-run") == 0
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in ("max_new=9", "batch=1", "top_k=1"))
+    assert sweep("--set", "max_new=9", "max_new=8", "--dry-run") == 2
+    assert "max_new is set twice" in capsys.readouterr().err
+
+
+def test_official_rules_without_a_dataset_are_refused_before_models_load(workplace, capsys):
+    assert sweep("--set", "normalizer=official") == 2
+    assert "dataset" in capsys.readouterr().err
+    assert not Path("results").exists()
+
+
+def test_points_of_equal_content_are_refused(workplace, capsys):
+    Path("copy.txt").write_bytes(Path("model.txt").read_bytes())
+    config = Path("twins.py")
+    config.write_text(
+        "from experiments.combine import prod\nfrom experiments.experiment import Experiment\n"
+        'POINTS = prod(Experiment(method="raw", data="data.jsonl"), reader=["model.txt", "copy.txt"])\n'
+    )
+    assert main(["twins.py"], LIBRARY) == 2
+    assert "would make the same rows" in capsys.readouterr().err
 
 
 def test_a_second_run_makes_nothing_and_changes_nothing(workplace):

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ragjax.models.config import LLAMA_ROPE_THETA, Rope
+from ragjax.models.config import LLAMA_ROPE_THETA
 from ragjax.models.layers import inverse_frequencies
+from ragjax.models.rope import Rope
 from ragjax.weights.keymap import TensorInfo
 from ragjax.weights.stream import TensorSource
 

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from ragjax.models.config import DecoderConfig, Rope, parse_config
+from ragjax.models.config import DecoderConfig, parse_config
+from ragjax.models.rope import Rope
 from ragjax.testing import raw_config, tiny_config
 
 LLAMA3 = {

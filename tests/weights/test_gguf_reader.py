@@ -11,8 +11,8 @@ import pytest
 from gguf import GGMLQuantizationType as Kind
 
 from ragjax import hub
-from ragjax.models.config import Rope
 from ragjax.models.layers import inverse_frequencies
+from ragjax.models.rope import Rope
 from ragjax.testing import disk_tensors, random_params, tiny_config
 from ragjax.weights.gguf_reader import dequantize, gguf_config, open_gguf
 from ragjax.weights.gguf_tokenizer import gguf_tokenizer

@@ -5,7 +5,7 @@ import pytest
 
 from ragjax.models.decoder import abstract
 from ragjax.testing import disk_tensors, random_params, tiny_config
-from ragjax.weights.keymap import KeyTable, Rule, TensorInfo, disk_name, leaf_specs, pair, to_disk, to_leaf
+from ragjax.weights.keymap import KeyTable, Rule, TensorInfo, claims, leaf_specs, pair, to_disk, to_leaf
 from ragjax.weights.tables import LLAMA
 
 CONFIG = tiny_config()
@@ -93,7 +93,7 @@ def test_a_tied_model_with_a_stored_head_asks_for_a_comparison():
 @pytest.mark.parametrize("path", ["layers.1.attention.q", "layers.1.attention.o", "layers.2.mlp.down", "embedding"])
 def test_layouts_run_both_ways(path):
     spec = leaf_specs(abstract(CONFIG, np.float32))[path]
-    _, layout = disk_name(LLAMA, path)
+    layout = claims(LLAMA, path, spec, [])[0].layout
     value = np.random.default_rng(0).standard_normal(spec.shape).astype(np.float32)
     stored = to_disk(value, layout)
     assert np.array_equal(to_leaf(stored, layout, spec.shape, np.dtype(np.float32)), value)

@@ -74,7 +74,8 @@ def ropes_of(fields: Fields, full_theta: float, windowed_theta: float) -> tuple[
     }
     readers = Fields(full), Fields(windowed)
     tables = rope_of(readers[0], full_theta), rope_of(readers[1], windowed_theta)
-    fields.problems += [problem for reader in readers for problem in reader.problems]
+    fields.problems += readers[0].problems
+    fields.problems += [f"rope_local_base_freq or sliding_attention: {problem}" for problem in readers[1].problems]
     return tables
 
 

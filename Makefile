@@ -3,20 +3,22 @@
 PYTHON ?= python3
 VENV := .venv
 FLOOR := .venv-floor
-MODEL := $(or $(RAGJAX_HOME),checkpoints)/smollm2-135m-instruct/ragjax.json
+HOME_OF_MODELS := $(or $(RAGJAX_HOME),checkpoints)
+SMOLLM2 := $(HOME_OF_MODELS)/smollm2-135m-instruct/ragjax.json
+GEMMA3 := $(HOME_OF_MODELS)/gemma-3-270m/ragjax.json
 # Compiling, not running, takes the time: one process a core, each file in one of them.
 WORKERS := -n 2 --dist loadfile
 PYTEST := JAX_PLATFORMS=cpu $(VENV)/bin/python -m pytest -rs $(WORKERS)
 
 .PHONY: demo models test test-shared test-floor lint format
 
-demo: models
+demo: $(SMOLLM2)
 	JAX_PLATFORMS=cpu $(VENV)/bin/python -m experiments.sweep quickstart
 
-models: $(MODEL)
+models: $(SMOLLM2) $(GEMMA3)
 
-$(MODEL): | $(VENV)/.installed
-	JAX_PLATFORMS=cpu $(VENV)/bin/python -m experiments.models
+$(SMOLLM2) $(GEMMA3): | $(VENV)/.installed
+	JAX_PLATFORMS=cpu $(VENV)/bin/python -m experiments.models $(notdir $(@D))
 
 test: $(VENV)/.installed-test models
 	$(PYTEST)

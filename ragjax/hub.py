@@ -105,7 +105,7 @@ def default_dtype() -> jnp.dtype:
 def stop_ids(
     config: Mapping[str, Any], generation_config: Mapping[str, Any], tokenizer: "PreTrainedTokenizerFast"
 ) -> tuple[int, ...]:
-    """Every id that ends a text: those of the generation config, then of config.json, then the tokenizer's eos.
+    """Every id that ends a text: those of the generation config, of config.json, of its text part, the tokenizer's eos.
 
     Each source may state one id, a list or nothing. The union is taken, in that order, because each source of some
     published model misses an id that another has.
@@ -116,6 +116,7 @@ def stop_ids(
     sources = {
         "generation_config.json": generation_config.get("eos_token_id"),
         "config.json": config.get("eos_token_id"),
+        "text_config of config.json": (config.get("text_config") or {}).get("eos_token_id"),
         "tokenizer": tokenizer.eos_token_id,
     }
     found: list[int] = []

@@ -4,7 +4,6 @@ The defaults are chosen to bring mistakes to light: an odd number of layers, few
 heads whose widths do not add up to the model's, more embedding rows than tokens, and random biases and norms.
 """
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ragjax.hub import LanguageModel
-from ragjax.models.config import DecoderConfig, Rope
+from ragjax.models.config import DecoderConfig, parse_config
 from ragjax.models.decoder import Decoder, ParamSpec, abstract
+from ragjax.models.rope import Rope
 from ragjax.weights.fingerprint import fingerprint_params
-from ragjax.weights.keymap import disk_name, leaf_specs, to_disk
+from ragjax.weights.keymap import claims, leaf_specs, to_disk
 from ragjax.weights.tables import TABLES
 
 if TYPE_CHECKING:
@@ -33,27 +33,73 @@ CHAT_TEMPLATE = (
 )
 
 
-def tiny_config(**changes: Any) -> DecoderConfig:
-    """A Llama of three layers; any field of `DecoderConfig` may be changed by name."""
-    rope = Rope(10000.0, "default", factor=1.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=0)
-    base = DecoderConfig(
-        family="llama",
-        vocab_size=272,
-        num_layers=3,
-        hidden_size=48,
-        intermediate_size=80,
-        num_heads=4,
-        num_kv_heads=2,
-        head_dim=16,
-        rms_norm_eps=1e-5,
-        rope=rope,
-        qkv_bias=False,
-        output_bias=False,
-        mlp_bias=False,
-        tied_head=False,
-        max_positions=2048,
-    )
-    return dataclasses.replace(base, **changes)
+def tiny_config(family: str = "llama", **changes: Any) -> DecoderConfig:
+    """A small decoder of a family, of three layers (Gemma 3: seven, five windowed to a full one; windows are 8 long).
+
+    Any field of `DecoderConfig` may be changed by name; what follows from others (scales, the windows of that many
+    layers) follows from the changed ones.
+    """
+    values = {**_TINY, **_TINY_FAMILIES.get(family, {}), **changes}
+    count, pattern = values["num_layers"], _TINY_WINDOWS.get(family, lambda layer: None)
+    follows = {
+        "windows": tuple(pattern(layer) for layer in range(count)),
+        "query_scale": values["head_dim"] ** -0.5,
+        "embedding_scale": values["hidden_size"] ** 0.5 if family in _GEMMA3 else 1.0,
+    }
+    return DecoderConfig(family=family, **{**follows, **values})
+
+
+_GEMMA3 = ("gemma3_text", "gemma3")
+
+_TINY = {
+    "vocab_size": 272,
+    "num_layers": 3,
+    "hidden_size": 48,
+    "intermediate_size": 80,
+    "num_heads": 4,
+    "num_kv_heads": 2,
+    "head_dim": 16,
+    "rms_norm_eps": 1e-5,
+    "rope": Rope(10000.0, "default", factor=1.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=0),
+    "local_rope": None,
+    "qkv_bias": False,
+    "output_bias": False,
+    "mlp_bias": False,
+    "qk_norm": False,
+    "post_norms": False,
+    "norm_offset": False,
+    "activation": "silu",
+    "num_experts": 0,
+    "experts_per_token": 0,
+    "tied_head": False,
+    "max_positions": 2048,
+}
+
+_TINY_GEMMA3 = {
+    "num_layers": 7,
+    "rope": Rope(1e6, "linear", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=0),
+    "local_rope": _TINY["rope"],
+    "qk_norm": True,
+    "post_norms": True,
+    "norm_offset": True,
+    "activation": "gelu_tanh",
+    "query_scale": 24**-0.5,
+    "tied_head": True,
+}
+
+_TINY_FAMILIES: dict[str, dict[str, Any]] = {
+    "mixtral": {"num_experts": 5, "experts_per_token": 2},
+    "qwen2": {"qkv_bias": True},
+    "qwen3": {"qk_norm": True, "tied_head": True},
+    "gemma3_text": _TINY_GEMMA3,
+    "gemma3": _TINY_GEMMA3,
+}
+
+_TINY_WINDOWS = {
+    "mistral": lambda layer: 8,
+    "gemma3_text": lambda layer: 8 if (layer + 1) % 6 else None,
+    "gemma3": lambda layer: 8 if (layer + 1) % 6 else None,
+}
 
 
 def byte_tokenizer(chat: bool = True, bos: bool = True) -> "PreTrainedTokenizerFast":
@@ -90,8 +136,8 @@ def random_params(cfg: DecoderConfig, seed: int = 0, dtype: Any = jnp.float32) -
     """Random weights whose logits have a standard deviation of about 2; biases and norms are random too."""
     generator = np.random.default_rng(seed)
     specs = abstract(cfg, dtype)
-    paths = iter(leaf_specs(specs))
-    return jax.tree.map(lambda spec: _random_leaf(next(paths), spec, generator), specs)
+    paths, norm = iter(leaf_specs(specs)), 0.0 if cfg.norm_offset else 1.0
+    return jax.tree.map(lambda spec: _random_leaf(next(paths), spec, generator, norm), specs)
 
 
 def tiny_model(seed: int = 0, dtype: Any = jnp.float32, **changes: Any) -> LanguageModel:
@@ -110,15 +156,20 @@ def tiny_model(seed: int = 0, dtype: Any = jnp.float32, **changes: Any) -> Langu
 
 
 def raw_config(cfg: DecoderConfig) -> dict[str, Any]:
-    """The `config.json` that parses to `cfg`, in the spelling of published Llama files.
+    """The `config.json` that parses to `cfg`, in the spelling of its family's published files.
 
     Raises:
-        ValueError: if no such file exists (the family has one switch for the biases of q, k, v and o).
+        ValueError: if no such file exists, because the family has no key for what is special about `cfg`.
     """
-    if cfg.qkv_bias != cfg.output_bias:
-        raise ValueError("a llama config has one attention_bias: qkv_bias and output_bias must be equal")
+    raw = _RAW[cfg.family](cfg)
+    if parse_config(raw) != cfg:
+        raise ValueError(f"no {cfg.family} config says this: {cfg}")
+    return raw
+
+
+def _raw_common(cfg: DecoderConfig, architecture: str) -> dict[str, Any]:
     return {
-        "architectures": ["LlamaForCausalLM"],
+        "architectures": [architecture],
         "model_type": cfg.family,
         "vocab_size": cfg.vocab_size,
         "num_hidden_layers": cfg.num_layers,
@@ -127,15 +178,79 @@ def raw_config(cfg: DecoderConfig) -> dict[str, Any]:
         "num_attention_heads": cfg.num_heads,
         "num_key_value_heads": cfg.num_kv_heads,
         "head_dim": cfg.head_dim,
-        "hidden_act": "silu",
         "rms_norm_eps": cfg.rms_norm_eps,
         "rope_theta": cfg.rope.theta,
         "rope_scaling": _raw_scaling(cfg.rope),
-        "attention_bias": cfg.qkv_bias,
-        "mlp_bias": cfg.mlp_bias,
         "tie_word_embeddings": cfg.tied_head,
         "max_position_embeddings": cfg.max_positions,
     }
+
+
+def _raw_llama(cfg: DecoderConfig) -> dict[str, Any]:
+    raw = _raw_common(cfg, "LlamaForCausalLM")
+    return raw | {"hidden_act": "silu", "attention_bias": cfg.qkv_bias, "mlp_bias": cfg.mlp_bias}
+
+
+def _raw_mistral(cfg: DecoderConfig) -> dict[str, Any]:
+    return _raw_common(cfg, "MistralForCausalLM") | {"hidden_act": "silu", "sliding_window": cfg.windows[0]}
+
+
+def _raw_mixtral(cfg: DecoderConfig) -> dict[str, Any]:
+    experts = {"num_local_experts": cfg.num_experts, "num_experts_per_tok": cfg.experts_per_token}
+    raw = _raw_common(cfg, "MixtralForCausalLM")
+    return raw | {"hidden_act": "silu", "sliding_window": cfg.windows[0]} | experts
+
+
+def _raw_qwen2(cfg: DecoderConfig) -> dict[str, Any]:
+    return _raw_common(cfg, "Qwen2ForCausalLM") | _raw_qwen_windows(cfg)
+
+
+def _raw_qwen3(cfg: DecoderConfig) -> dict[str, Any]:
+    return _raw_common(cfg, "Qwen3ForCausalLM") | _raw_qwen_windows(cfg) | {"attention_bias": cfg.qkv_bias}
+
+
+def _raw_qwen_windows(cfg: DecoderConfig) -> dict[str, Any]:
+    """The upper layers' window; where none has one, a window that is switched off, as Qwen publishes it."""
+    windowed = [layer for layer, window in enumerate(cfg.windows) if window is not None]
+    return {
+        "hidden_act": "silu",
+        "use_sliding_window": bool(windowed),
+        "sliding_window": cfg.windows[-1] or 4,
+        "max_window_layers": windowed[0] if windowed else cfg.num_layers,
+    }
+
+
+def _raw_gemma3_text(cfg: DecoderConfig) -> dict[str, Any]:
+    local = cfg.local_rope or cfg.rope
+    return _raw_common(cfg, "Gemma3ForCausalLM") | {
+        "attention_bias": cfg.qkv_bias,
+        "attn_logit_softcapping": None,
+        "final_logit_softcapping": None,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "layer_types": ["full_attention" if window is None else "sliding_attention" for window in cfg.windows],
+        "query_pre_attn_scalar": round(cfg.query_scale**-2),
+        "rope_local_base_freq": local.theta,
+        "sliding_window": next((window for window in cfg.windows if window is not None), 4096),
+    }
+
+
+def _raw_gemma3(cfg: DecoderConfig) -> dict[str, Any]:
+    """The published multimodal frame, its vision settings cut down to the name of the tower."""
+    text = _raw_gemma3_text(cfg) | {"model_type": "gemma3_text"}
+    vision = {"model_type": "siglip_vision_model"}
+    frame = {"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "vision_config": vision}
+    return frame | {"text_config": {key: value for key, value in text.items() if key != "architectures"}}
+
+
+_RAW = {
+    "llama": _raw_llama,
+    "mistral": _raw_mistral,
+    "mixtral": _raw_mixtral,
+    "qwen2": _raw_qwen2,
+    "qwen3": _raw_qwen3,
+    "gemma3_text": _raw_gemma3_text,
+    "gemma3": _raw_gemma3,
+}
 
 
 def write_checkpoint(
@@ -159,10 +274,13 @@ def write_checkpoint(
 
 def disk_tensors(cfg: DecoderConfig, params: Decoder) -> Mapping[str, np.ndarray]:
     """The tensors of `params` under their names on disk, in the layout of published files ([out, in])."""
-    tensors = {}
+    tensors, problems = {}, []
     for path, value in leaf_specs(params).items():
-        name, layout = disk_name(TABLES[cfg.family], path)
-        tensors[name] = to_disk(np.asarray(value), layout)
+        for entry in claims(TABLES[cfg.family], path, value, problems):
+            whole = np.asarray(value)
+            tensors[entry.name] = to_disk(whole if entry.part is None else whole[entry.part], entry.layout)
+    if problems:
+        raise ValueError("; ".join(problems))
     return tensors
 
 
@@ -185,14 +303,15 @@ def _raw_scaling(rope: Rope) -> dict[str, Any] | None:
     }
 
 
-def _random_leaf(path: str, spec: ParamSpec, generator: np.random.Generator) -> jax.Array:
-    """Norms around 1, biases around 0, matrices scaled by their inputs (the head by twice that)."""
+def _random_leaf(path: str, spec: ParamSpec, generator: np.random.Generator, norm: float) -> jax.Array:
+    """Norms around `norm`, biases around 0, matrices scaled by their inputs (the head by twice that)."""
     if path.endswith("norm"):
-        return jnp.asarray(generator.uniform(0.5, 1.5, spec.shape), spec.dtype)
+        return jnp.asarray(norm + generator.uniform(-0.5, 0.5, spec.shape), spec.dtype)
     noise = generator.standard_normal(spec.shape)
     if path.endswith("bias"):
         return jnp.asarray(0.3 * noise, spec.dtype)
     if spec.axes == "VD":
         return jnp.asarray(2.0 * noise / spec.shape[1] ** 0.5, spec.dtype)
-    inputs = np.prod(spec.shape[:-1]) if spec.axes.endswith("D") else spec.shape[0]
+    matrix = spec.shape[1:] if spec.axes.startswith("E") else spec.shape
+    inputs = np.prod(matrix[:-1]) if spec.axes.endswith("D") else matrix[0]
     return jnp.asarray(1.5 * noise / inputs**0.5, spec.dtype)

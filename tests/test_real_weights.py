@@ -14,7 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM, DynamicCache
 
 import ragjax
-from experiments.models import CACHE, MEMBER
+from experiments.models import CACHE, MODELS, SMOLLM2
 from ragjax.compress.favicomp import FaviComp
 from ragjax.compress.prompts import DEFAULT_PROMPTS, number_documents
 from ragjax.data import load_examples
@@ -39,7 +39,7 @@ def lm(smollm2: Path) -> ragjax.LanguageModel:
 
 @pytest.fixture(scope="module")
 def oracle(smollm2: Path) -> torch.nn.Module:
-    gguf = ROOT / CACHE / Path(MEMBER).name
+    gguf = ROOT / CACHE / MODELS[SMOLLM2].file
     if not gguf.exists():
         pytest.skip("the GGUF file that the checkpoint was converted from is gone: run `make models` anew")
     torch.set_num_threads(os.cpu_count() or 1)

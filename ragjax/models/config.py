@@ -1,42 +1,31 @@
 """From a raw `config.json` to the frozen facts that a forward pass reads.
 
-A config is read strictly: every key is honoured, known to be harmless, accepted only at the one value under which it
-changes nothing, or refused by name. Both spellings of the rotary settings are read (`rope_theta` + `rope_scaling`, and
-`rope_parameters` of transformers 5), and a base found anywhere in the file is never replaced by a default.
-
-A family is one entry of `PARSERS`: a function that asks a `Fields` reader for what it needs.
+`DecoderConfig` lists the differences between the families, and nothing else tells them apart. A family is one entry of
+`PARSERS`: a function that reads its own spelling of those differences, strictly (see `fields`), and fills in what its
+published files leave unsaid.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from ragjax.models.fields import Fields
+from ragjax.models.rope import Rope, rope_of, ropes_of
 
 LLAMA_ROPE_THETA = 10000.0
 """Rotary base of Llama 1 and 2, whose published files do not state it."""
 
 
 @dataclass(frozen=True)
-class Rope:
-    """One rotary table. Its frequencies are `theta ** (-2i / H)`, then slowed down by `kind`.
-
-    `default` leaves them, `linear` divides all by `factor`, `llama3` divides the slow ones by `factor`, keeps the fast
-    ones and blends between (wave lengths compared with `original_max_positions`, in tokens).
-    Neutral values where a kind has no use for a field: factor 1, low 1, high 4, original 0. With them the formula of
-    `llama3` gives exactly the other two kinds.
-    """
-
-    theta: float
-    kind: str
-    factor: float
-    low_freq_factor: float
-    high_freq_factor: float
-    original_max_positions: int
-
-
-@dataclass(frozen=True)
 class DecoderConfig:
-    """What distinguishes one causal decoder from another. Sizes in the order of the letters V, L, D, F, N, K, H."""
+    """What distinguishes one causal decoder from another. Sizes in the order of the letters V, L, D, F, N, K, H.
+
+    `windows` has one entry a layer: a token sees itself and the `window - 1` tokens before it, or all with None.
+    Windowed layers turn by `local_rope` where there is one, all others by `rope`. `norm_offset` makes a norm multiply
+    by 1 + its weight, `post_norms` adds a norm after each half of a block. Scores are multiplied by `query_scale`,
+    embeddings by `embedding_scale`. With `num_experts` > 0 (the letter E), the feed-forward layer is that many, of
+    which each token uses `experts_per_token`.
+    """
 
     family: str
     vocab_size: int
@@ -48,145 +37,25 @@ class DecoderConfig:
     head_dim: int
     rms_norm_eps: float
     rope: Rope
+    local_rope: Rope | None
+    windows: tuple[int | None, ...]
     qkv_bias: bool
     output_bias: bool
     mlp_bias: bool
+    qk_norm: bool
+    post_norms: bool
+    norm_offset: bool
+    activation: str
+    query_scale: float
+    embedding_scale: float
+    num_experts: int
+    experts_per_token: int
     tied_head: bool
     max_positions: int
 
-
-# Nothing under these keys can change a forward pass or what a caller asks of decoding.
-HARMLESS = frozenset(
-    {
-        "_commit_hash",
-        "_name_or_path",
-        "architectures",
-        "attention_dropout",
-        "bos_token_id",
-        "cache_implementation",
-        "chunk_size_feed_forward",
-        "dtype",
-        "eos_token_id",
-        "finetuning_task",
-        "gradient_checkpointing",
-        "id2label",
-        "initializer_range",
-        "label2id",
-        "max_length",
-        "model_type",
-        "output_attentions",
-        "output_hidden_states",
-        "output_past",
-        "pad_token_id",
-        "prefix",
-        "problem_type",
-        "return_dict",
-        "sep_token_id",
-        "task_specific_params",
-        "tf_legacy_loss",
-        "tokenizer_class",
-        "torch_dtype",
-        "torchscript",
-        "transformers.js_config",
-        "transformers_version",
-        "unk_token_id",
-        "use_bfloat16",
-        "use_cache",
-    }
-)
-
-# Neutral at this value; any other changes the model, or asks for a decoding that the caller would not get.
-NEUTRAL: dict[str, Any] = {
-    "add_cross_attention": False,
-    "is_decoder": False,
-    "is_encoder_decoder": False,
-    "tie_encoder_decoder": False,
-    "partial_rotary_factor": 1.0,
-    "pruned_heads": {},
-    "temperature": 1.0,
-    "top_k": 50,
-    "top_p": 1.0,
-    "typical_p": 1.0,
-    "do_sample": False,
-    "min_length": 0,
-    "early_stopping": False,
-    "num_beams": 1,
-    "num_beam_groups": 1,
-    "diversity_penalty": 0.0,
-    "repetition_penalty": 1.0,
-    "length_penalty": 1.0,
-    "no_repeat_ngram_size": 0,
-    "encoder_no_repeat_ngram_size": 0,
-    "num_return_sequences": 1,
-    "output_scores": False,
-    "return_dict_in_generate": False,
-    "remove_invalid_values": False,
-}
-
-_ORIGINAL = "original_max_position_embeddings"
-
-# kind -> the settings that it reads beside theta
-ROPE_KINDS = {
-    "default": (),
-    "linear": ("factor",),
-    "llama3": ("factor", "low_freq_factor", "high_freq_factor", _ORIGINAL),
-}
-
-_MISSING = object()
-
-
-class Fields:
-    """A raw config being read: keys are taken one by one, problems are gathered, `finish` raises them all at once."""
-
-    def __init__(self, config: Mapping[str, Any]):
-        self.left = dict(config)
-        self.problems: list[str] = []
-
-    def take(self, key: str, default: Any = _MISSING) -> Any:
-        """The raw value; null counts as absent; a missing key without a default is a problem (and gives None)."""
-        value = self.left.pop(key, None)
-        if value is None and default is _MISSING:
-            self.problems.append(f"{key} is missing")
-            return None
-        return default if value is None else value
-
-    def integer(self, key: str, default: Any = _MISSING) -> int:
-        """A positive whole number."""
-        return self._checked(key, self.take(key, default), int, "a positive whole number", 1)
-
-    def number(self, key: str, default: Any = _MISSING) -> float:
-        """A positive number."""
-        return float(self._checked(key, self.take(key, default), (int, float), "a positive number", 1.0))
-
-    def flag(self, key: str, default: Any = _MISSING) -> bool:
-        """True or false."""
-        value = self.take(key, default)
-        if not isinstance(value, bool):
-            self.problems.append(f"{key} is {value!r}, not true or false")
-        return bool(value)
-
-    def only(self, key: str, usual: Any) -> None:
-        """Accept `key` when absent, null or at its usual value."""
-        value = self.take(key, usual)
-        if value != usual:
-            self.problems.append(f"{key} is {value!r}; only {usual!r} is supported")
-
-    def finish(self) -> None:
-        """Raise ValueError with every problem, unknown keys included (a null says nothing and passes)."""
-        for key, usual in NEUTRAL.items():
-            self.only(key, usual)
-        unknown = {k: v for k, v in self.left.items() if k not in HARMLESS and v is not None}
-        self.problems += [f"{key} is {value!r}; this attribute is not known" for key, value in unknown.items()]
-        if self.problems:
-            raise ValueError("config refused: " + "; ".join(self.problems))
-
-    def _checked(self, key: str, value: Any, kinds: type | tuple, wanted: str, stand_in: Any) -> Any:
-        """`value` if it is a positive number of the wanted kind, else a stand-in and a problem."""
-        if isinstance(value, kinds) and not isinstance(value, bool) and 0 < value < math.inf:
-            return value
-        if value is not None:
-            self.problems.append(f"{key} is {value!r}, not {wanted}")
-        return stand_in
+    def rope_at(self, layer: int) -> Rope:
+        """The rotary table of one layer."""
+        return self.rope if self.local_rope is None or self.windows[layer] is None else self.local_rope
 
 
 def parse_config(config: Mapping[str, Any]) -> DecoderConfig:
@@ -202,104 +71,222 @@ def parse_config(config: Mapping[str, Any]) -> DecoderConfig:
     return PARSERS[family](config)
 
 
-def rope_of(fields: Fields, published_theta: float | None) -> Rope:
-    """Read one rotary table from any spelling; `published_theta` is used only where the file states no base at all."""
-    blocks = [b for b in (fields.take("rope_scaling", None), fields.take("rope_parameters", None)) if b is not None]
-    blocks = [_single_table(fields, block) for block in blocks]
-    stated = [fields.take("rope_theta", None), *(block.pop("rope_theta", None) for block in blocks)]
-    bases = [value for value in stated if value is not None]
-    if len(set(bases)) > 1:
-        fields.problems.append(f"rope_theta is stated as {' and '.join(map(str, bases))}")
-    original = fields.take(_ORIGINAL, None)
-    theta = Fields({"rope_theta": bases[0] if bases else published_theta})
-    base = theta.number("rope_theta")
-    ropes = {_scaling(fields, block, base, original) for block in blocks or [{}]}
-    fields.problems += theta.problems
-    if len(ropes) > 1:
-        fields.problems.append("rope_scaling and rope_parameters contradict each other")
-    return ropes.pop()
+def with_vocab_size(config: Mapping[str, Any], rows: int) -> dict[str, Any]:
+    """The raw config, saying that the vocabulary has `rows` ids where it does not say how many there are.
 
-
-def _single_table(fields: Fields, block: Any) -> dict[str, Any]:
-    """The settings of a model that has one table: flat, or nested under its only layer type."""
-    if not isinstance(block, Mapping):
-        fields.problems.append(f"rope settings are {block!r}, not an object")
-        return {}
-    nested = {key: value for key, value in block.items() if isinstance(value, Mapping)}
-    if set(nested) == set(block) == {"full_attention"}:
-        return dict(nested["full_attention"])
-    if nested:
-        fields.problems.append(f"rope settings per layer type ({', '.join(nested)}) in a model with one table")
-        return {}
-    return dict(block)
-
-
-def _scaling(fields: Fields, block: Mapping[str, Any], theta: float, original: int | None) -> Rope:
-    """One rotary table from the settings inside a rope block; a setting that its kind does not read is refused."""
-    inner = Fields(block)
-    kind = inner.take("rope_type", inner.left.get("type") or "default")
-    if inner.take("type", kind) != kind:
-        inner.problems.append(f"rope kinds {kind!r} and {block['type']!r} contradict each other")
-    if kind not in ROPE_KINDS:
-        fields.problems.append(f"rope kind {kind!r} is not supported (supported: {', '.join(ROPE_KINDS)})")
-        return Rope(theta, "default", 1.0, 1.0, 4.0, 0)
-    used = ROPE_KINDS[kind]
-    if original is not None:
-        inside = inner.left.get(_ORIGINAL)
-        inner.left[_ORIGINAL] = original
-        if inside not in (None, original):
-            inner.problems.append(f"{_ORIGINAL} is stated as {original!r} and {inside!r}")
-    rope = Rope(
-        theta=theta,
-        kind=kind,
-        factor=inner.number("factor") if "factor" in used else 1.0,
-        low_freq_factor=inner.number("low_freq_factor") if "low_freq_factor" in used else 1.0,
-        high_freq_factor=inner.number("high_freq_factor") if "high_freq_factor" in used else 4.0,
-        original_max_positions=inner.integer(_ORIGINAL) if _ORIGINAL in used else 0,
-    )
-    if rope.high_freq_factor <= rope.low_freq_factor:
-        inner.problems.append("high_freq_factor must be above low_freq_factor")
-    inner.only("partial_rotary_factor", 1.0)
-    inner.problems += [f"{k} is {v!r}, of no use in kind {kind!r}" for k, v in inner.left.items() if v is not None]
-    fields.problems += [f"rope settings: {problem}" for problem in inner.problems]
-    return rope
+    The text part of a multimodal config may leave that out; the rows of the stored embedding tell.
+    """
+    inside = config.get("text_config")
+    if isinstance(inside, Mapping):
+        return {**config, "text_config": with_vocab_size(inside, rows)}
+    return dict(config) if config.get("vocab_size") is not None else {**config, "vocab_size": rows}
 
 
 def _parse_llama(config: Mapping[str, Any]) -> DecoderConfig:
     """Llama 2, 3, 3.1, 3.2 and SmolLM2, whose published files are `model_type` llama."""
-    fields = Fields(config)
-    fields.only("architectures", ["LlamaForCausalLM"])
-    fields.only("hidden_act", "silu")
+    fields = _opened(config, "LlamaForCausalLM")
     fields.only("pretraining_tp", 1)
     fields.only("is_llama_config", True)
     fields.only("rope_interleaved", False)
-    heads, hidden = fields.integer("num_attention_heads"), fields.integer("hidden_size")
-    if fields.left.get("head_dim") is None and hidden % heads:
-        fields.problems.append(f"head_dim is absent and hidden_size {hidden} is not a multiple of {heads} heads")
-    bias = fields.flag("attention_bias", False)
-    parsed = DecoderConfig(
-        family="llama",
-        vocab_size=fields.integer("vocab_size"),
-        num_layers=fields.integer("num_hidden_layers"),
-        hidden_size=hidden,
-        intermediate_size=fields.integer("intermediate_size"),
-        num_heads=heads,
-        num_kv_heads=fields.integer("num_key_value_heads", heads),
-        head_dim=fields.integer("head_dim", hidden // heads),
-        rms_norm_eps=fields.number("rms_norm_eps"),
-        rope=rope_of(fields, LLAMA_ROPE_THETA),
+    common, bias = _common(fields), fields.flag("attention_bias", False)
+    biases = {"qkv_bias": bias, "output_bias": bias, "mlp_bias": fields.flag("mlp_bias", False)}
+    return _built(fields, common, family="llama", rope=rope_of(fields, LLAMA_ROPE_THETA), **biases)
+
+
+def _parse_mistral(config: Mapping[str, Any]) -> DecoderConfig:
+    """Mistral 7B: v0.1 has a window in every layer; from v0.2 on it is null, which says the same as no such key."""
+    fields = _opened(config, "MistralForCausalLM")
+    common = _common(fields)
+    windows = (fields.optional_integer("sliding_window"),) * common["num_layers"]
+    return _built(fields, common, family="mistral", rope=rope_of(fields, None), windows=windows)
+
+
+def _parse_mixtral(config: Mapping[str, Any]) -> DecoderConfig:
+    """Mixtral 8x7B: Mistral with experts. What is said about the router's training changes nothing here."""
+    fields = _opened(config, "MixtralForCausalLM")
+    for training in ("output_router_logits", "router_aux_loss_coef", "router_jitter_noise"):
+        fields.take(training, None)
+    experts, used = fields.integer("num_local_experts"), fields.integer("num_experts_per_tok")
+    if used > experts:
+        fields.problems.append(f"num_experts_per_tok is {used}, but there are {experts} experts")
+    common = _common(fields)
+    windows = (fields.optional_integer("sliding_window"),) * common["num_layers"]
+    mixture = {"num_experts": experts, "experts_per_token": used}
+    return _built(fields, common, family="mixtral", rope=rope_of(fields, None), windows=windows, **mixture)
+
+
+def _parse_qwen2(config: Mapping[str, Any]) -> DecoderConfig:
+    """Qwen2 and 2.5: biases on q, k and v alone."""
+    fields = _opened(config, "Qwen2ForCausalLM")
+    common = _common(fields)
+    windows = _qwen_windows(fields, common["num_layers"])
+    return _built(fields, common, family="qwen2", rope=rope_of(fields, None), windows=windows, qkv_bias=True)
+
+
+def _parse_qwen3(config: Mapping[str, Any]) -> DecoderConfig:
+    """Qwen3: a norm on each head's query and key, and heads of 128 unless said otherwise."""
+    fields = _opened(config, "Qwen3ForCausalLM")
+    common, bias = _common(fields, head_dim=128), fields.flag("attention_bias", False)
+    windows = _qwen_windows(fields, common["num_layers"])
+    differences = {"qk_norm": True, "qkv_bias": bias, "output_bias": bias, "windows": windows}
+    return _built(fields, common, family="qwen3", rope=rope_of(fields, None), **differences)
+
+
+def _parse_gemma3_text(config: Mapping[str, Any]) -> DecoderConfig:
+    """Gemma 3 270M and 1B."""
+    fields = Fields(config)
+    fields.only("architectures", ["Gemma3ForCausalLM"])
+    return _gemma3(fields, "gemma3_text")
+
+
+def _parse_gemma3(config: Mapping[str, Any]) -> DecoderConfig:
+    """The text tower of a multimodal Gemma 3 (4B, 12B); what is about images is left alone."""
+    outer = Fields(config)
+    outer.only("architectures", ["Gemma3ForConditionalGeneration"])
+    outer.only("tie_word_embeddings", True)
+    for images in ("vision_config", "boi_token_index", "eoi_token_index", "image_token_index", "mm_tokens_per_image"):
+        outer.take(images, None)
+    text = outer.take("text_config")
+    outer.check_rest()
+    fields = Fields(text or {})
+    fields.problems += outer.problems
+    return _gemma3(fields, "gemma3")
+
+
+# What the text part of the published 4B and 12B leaves unsaid.
+_GEMMA3_UNSAID = {
+    "vocab_size": 262208,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "max_position_embeddings": 131072,
+    "rms_norm_eps": 1e-6,
+    "sliding_window": 4096,
+    "query_pre_attn_scalar": 256,
+    "tie_word_embeddings": True,
+}
+
+
+def _gemma3(fields: Fields, family: str) -> DecoderConfig:
+    """Five windowed layers to a full one, a rotary base for each kind, and norms all around."""
+    fields.left = _GEMMA3_UNSAID | {key: value for key, value in fields.left.items() if value is not None}
+    fields.only("hidden_activation", "gelu_pytorch_tanh")
+    fields.only("attn_logit_softcapping", None)
+    fields.only("final_logit_softcapping", None)
+    fields.only("use_bidirectional_attention", False)
+    # The underscored key comes second: transformers 5 writes 6 there whatever the layers are.
+    underscored = fields.integer("_sliding_window_pattern", 6)
+    pattern = fields.integer("sliding_window_pattern", underscored)
+    common, bias = _common(fields), fields.flag("attention_bias", False)
+    kinds = _kinds(fields, common["num_layers"], lambda layer: (layer + 1) % pattern > 0)
+    rope, local_rope = ropes_of(fields, full_theta=1e6, windowed_theta=1e4)
+    return _built(
+        fields,
+        common,
+        family=family,
+        rope=rope,
+        local_rope=local_rope if _SLIDING in kinds else None,
+        windows=_windows(fields, kinds),
         qkv_bias=bias,
         output_bias=bias,
-        mlp_bias=fields.flag("mlp_bias", False),
-        tied_head=fields.flag("tie_word_embeddings", False),
-        max_positions=fields.integer("max_position_embeddings"),
+        qk_norm=True,
+        post_norms=True,
+        norm_offset=True,
+        activation="gelu_tanh",
+        query_scale=fields.number("query_pre_attn_scalar") ** -0.5,
+        embedding_scale=common["hidden_size"] ** 0.5,
     )
+
+
+def _opened(config: Mapping[str, Any], architecture: str) -> Fields:
+    """A reader of a family that has one architecture and silu."""
+    fields = Fields(config)
+    fields.only("architectures", [architecture])
+    fields.only("hidden_act", "silu")
+    return fields
+
+
+def _common(fields: Fields, head_dim: int | None = None) -> dict[str, Any]:
+    """What all families spell alike; `head_dim` is what the family means where the file says none."""
+    heads, hidden = fields.integer("num_attention_heads"), fields.integer("hidden_size")
+    if fields.left.get("head_dim") is None and head_dim is None and hidden % heads:
+        fields.problems.append(f"head_dim is absent and hidden_size {hidden} is not a multiple of {heads} heads")
+    return {
+        "vocab_size": fields.integer("vocab_size"),
+        "num_layers": fields.integer("num_hidden_layers"),
+        "hidden_size": hidden,
+        "intermediate_size": fields.integer("intermediate_size"),
+        "num_heads": heads,
+        "num_kv_heads": fields.integer("num_key_value_heads", heads),
+        "head_dim": fields.integer("head_dim", head_dim or hidden // heads),
+        "rms_norm_eps": fields.number("rms_norm_eps"),
+        "tied_head": fields.flag("tie_word_embeddings", False),
+        "max_positions": fields.integer("max_position_embeddings"),
+    }
+
+
+def _qwen_windows(fields: Fields, num_layers: int) -> tuple[int | None, ...]:
+    """Qwen's upper layers have a window, but only where `use_sliding_window` switches it on."""
+    if fields.flag("use_sliding_window", False):
+        first = fields.integer("max_window_layers")
+        return _windows(fields, _kinds(fields, num_layers, lambda layer: layer >= first))
+    for unused in ("sliding_window", "max_window_layers"):
+        fields.take(unused, None)
+    return _windows(fields, _kinds(fields, num_layers, lambda layer: False))
+
+
+_FULL, _SLIDING = "full_attention", "sliding_attention"
+
+
+def _kinds(fields: Fields, num_layers: int, windowed: Callable[[int], bool]) -> list[str]:
+    """The kind of each layer: `layer_types` where the file has it, else by the family's rule."""
+    ruled = [_SLIDING if windowed(layer) else _FULL for layer in range(num_layers)]
+    stated = fields.take("layer_types", ruled)
+    if len(stated) == num_layers and set(stated) <= {_FULL, _SLIDING}:
+        return stated
+    fields.problems.append(f"layer_types is {stated!r}, not {num_layers} of {_FULL} and {_SLIDING}")
+    return ruled
+
+
+def _windows(fields: Fields, kinds: list[str]) -> tuple[int | None, ...]:
+    """The window of each layer; `sliding_window` must be there if any layer has one."""
+    window = fields.integer("sliding_window") if _SLIDING in kinds else fields.take("sliding_window", None)
+    return tuple(window if kind == _SLIDING else None for kind in kinds)
+
+
+def _built(fields: Fields, common: Mapping[str, Any], **differences: Any) -> DecoderConfig:
+    """The config of a family that differs from the plainest decoder by `differences`; raises what was refused."""
+    plain = {
+        "local_rope": None,
+        "windows": (None,) * common["num_layers"],
+        "qkv_bias": False,
+        "output_bias": False,
+        "mlp_bias": False,
+        "qk_norm": False,
+        "post_norms": False,
+        "norm_offset": False,
+        "activation": "silu",
+        "query_scale": common["head_dim"] ** -0.5,
+        "embedding_scale": 1.0,
+        "num_experts": 0,
+        "experts_per_token": 0,
+    }
+    parsed = DecoderConfig(**plain | dict(common) | differences)
     if parsed.num_heads % parsed.num_kv_heads:
-        fields.problems.append(f"{heads} query heads are not a multiple of {parsed.num_kv_heads} key/value heads")
+        heads, groups = parsed.num_heads, parsed.num_kv_heads
+        fields.problems.append(f"{heads} query heads are not a multiple of {groups} key/value heads")
     if parsed.head_dim % 2:
         fields.problems.append(f"head_dim {parsed.head_dim} is odd: rotary pairs need an even one")
     fields.finish()
     return parsed
 
 
-PARSERS: dict[str, Callable[[Mapping[str, Any]], DecoderConfig]] = {"llama": _parse_llama}
+PARSERS: dict[str, Callable[[Mapping[str, Any]], DecoderConfig]] = {
+    "llama": _parse_llama,
+    "mistral": _parse_mistral,
+    "mixtral": _parse_mixtral,
+    "qwen2": _parse_qwen2,
+    "qwen3": _parse_qwen3,
+    "gemma3_text": _parse_gemma3_text,
+    "gemma3": _parse_gemma3,
+}

@@ -5,23 +5,24 @@
 only in `DecoderConfig`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from flax import struct
 
 from ragjax.models import layers
-from ragjax.models.cache import PromptCache, SuffixCache, write
+from ragjax.models.cache import PromptCache, SuffixCache, within_reach, write
 from ragjax.models.config import DecoderConfig
 from ragjax.models.layers import plus, product
+from ragjax.models.moe import Experts, mix_experts
 from ragjax.typing import Array, Bool, Float, Int
 
 
 @struct.dataclass
 class Attention:
-    """Projections, input axis first; a bias is None where the family has none."""
+    """Projections, input axis first; a bias, or a norm of each head, is None where the family has none."""
 
     q: Float[Array, "D N H"]
     k: Float[Array, "D K H"]
@@ -31,6 +32,8 @@ class Attention:
     k_bias: Float[Array, "K H"] | None
     v_bias: Float[Array, "K H"] | None
     o_bias: Float[Array, " D"] | None
+    q_norm: Float[Array, " H"] | None = None
+    k_norm: Float[Array, " H"] | None = None
 
 
 @struct.dataclass
@@ -47,12 +50,17 @@ class Mlp:
 
 @struct.dataclass
 class Layer:
-    """One block: norm, attention, norm, feed-forward, each half added to the residual stream."""
+    """One block: norm, attention, norm, feed-forward, each half added to the residual stream.
+
+    The post-norms, None in most families, take what a half adds.
+    """
 
     attention_norm: Float[Array, " D"]
     attention: Attention
     mlp_norm: Float[Array, " D"]
-    mlp: Mlp
+    mlp: Mlp | Experts
+    post_attention_norm: Float[Array, " D"] | None = None
+    post_mlp_norm: Float[Array, " D"] | None = None
 
 
 @struct.dataclass
@@ -83,6 +91,7 @@ def abstract(cfg: DecoderConfig, dtype: Any) -> Decoder:
         "N": cfg.num_heads,
         "K": cfg.num_kv_heads,
         "H": cfg.head_dim,
+        "E": cfg.num_experts,
     }
 
     def leaf(axes: str, present: bool = True) -> ParamSpec | None:
@@ -97,6 +106,8 @@ def abstract(cfg: DecoderConfig, dtype: Any) -> Decoder:
         k_bias=leaf("KH", cfg.qkv_bias),
         v_bias=leaf("KH", cfg.qkv_bias),
         o_bias=leaf("D", cfg.output_bias),
+        q_norm=leaf("H", cfg.qk_norm),
+        k_norm=leaf("H", cfg.qk_norm),
     )
     mlp = Mlp(
         gate=leaf("DF"),
@@ -106,7 +117,15 @@ def abstract(cfg: DecoderConfig, dtype: Any) -> Decoder:
         up_bias=leaf("F", cfg.mlp_bias),
         down_bias=leaf("D", cfg.mlp_bias),
     )
-    layer = Layer(attention_norm=leaf("D"), attention=attention, mlp_norm=leaf("D"), mlp=mlp)
+    experts = Experts(router=leaf("DE"), gate=leaf("EDF"), up=leaf("EDF"), down=leaf("EFD"))
+    layer = Layer(
+        attention_norm=leaf("D"),
+        attention=attention,
+        mlp_norm=leaf("D"),
+        mlp=experts if cfg.num_experts else mlp,
+        post_attention_norm=leaf("D", cfg.post_norms),
+        post_mlp_norm=leaf("D", cfg.post_norms),
+    )
     return Decoder(
         embedding=leaf("VD"),
         layers=(layer,) * cfg.num_layers,
@@ -133,20 +152,20 @@ def forward(
     the embeddings for 0) and runs no block from i on; the cache then ends there too. States of padding are finite and
     mean nothing.
     """
-    x = params.embedding[tokens]
-    cos, sin = layers.rotary(cfg.rope, cfg.head_dim, positions_of(valid)[:, None], x.dtype)
+    x = _embed(params, cfg, tokens)
+    tables = _rotary_tables(cfg, positions_of(valid)[:, None], x.dtype)
     keys, values = [], []
-    for block in params.layers[:layer]:
+    for block, window, turn in zip(params.layers[:layer], cfg.windows, tables, strict=False):
         q, k, v = _project(block, cfg, x)
         q, k, v = (a.swapaxes(1, 2) for a in (q, k, v))
-        q, k = layers.rotate(q, cos, sin), layers.rotate(k, cos, sin)
-        mixed = layers.causal_attention(q, k, v, valid)
+        q, k = layers.rotate(q, *turn), layers.rotate(k, *turn)
+        mixed = layers.causal_attention(q, k, v, valid, scale=cfg.query_scale, window=window)
         x = _finish(block, cfg, x, mixed.swapaxes(1, 2))
-        keys.append(k)
-        values.append(v)
+        keys.append(within_reach(k, window))
+        values.append(within_reach(v, window))
     cache = PromptCache(tuple(keys), tuple(values), valid, jnp.sum(valid, axis=1, dtype=jnp.int32))
     if layer is None:
-        x = layers.rms_norm(x, params.final_norm, cfg.rms_norm_eps)
+        x = _norm(cfg, x, params.final_norm)
     return x, cache
 
 
@@ -165,24 +184,25 @@ def step(
     `prompt length + cursor`. Returns the states after the final norm and the suffixes with the token added.
     """
     members, rows = len(prompts), tokens.shape[0]
-    x = jnp.tile(params.embedding[tokens], (members, 1))
+    x = jnp.tile(_embed(params, cfg, tokens), (members, 1))
     positions = jnp.concatenate([jnp.repeat(p.lengths, rows // p.lengths.shape[0]) for p in prompts]) + cursor
-    cos, sin = layers.rotary(cfg.rope, cfg.head_dim, positions[:, None], x.dtype)
+    tables = _rotary_tables(cfg, positions[:, None], x.dtype)
     written: list[tuple[list, list]] = [([], []) for _ in prompts]
-    for index, block in enumerate(params.layers):
+    for index, (block, window, turn) in enumerate(zip(params.layers, cfg.windows, tables, strict=True)):
         q, k, v = _project(block, cfg, x)
-        q, k = layers.rotate(q, cos, sin), layers.rotate(k, cos, sin)
+        q, k = layers.rotate(q, *turn), layers.rotate(k, *turn)
         mixed = []
         for m, (prompt, suffix) in enumerate(zip(prompts, suffixes, strict=True)):
             mine = slice(m * rows, (m + 1) * rows)
             new_k = write(suffix.keys[index], k[mine], cursor)
             new_v = write(suffix.values[index], v[mine], cursor)
             keys, values = prompt.keys[index], prompt.values[index]
-            mixed.append(layers.step_attention(q[mine], keys, values, prompt.valid, new_k, new_v, cursor))
+            caches = keys, values, prompt.valid[:, -keys.shape[2] :], new_k, new_v
+            mixed.append(layers.step_attention(q[mine], *caches, cursor, scale=cfg.query_scale, window=window))
             written[m][0].append(new_k)
             written[m][1].append(new_v)
         x = _finish(block, cfg, x, jnp.concatenate(mixed))
-    x = layers.rms_norm(x, params.final_norm, cfg.rms_norm_eps)
+    x = _norm(cfg, x, params.final_norm)
     return x.reshape(members, rows, -1), tuple(SuffixCache(tuple(k), tuple(v)) for k, v in written)
 
 
@@ -192,20 +212,49 @@ def logits(params: Decoder, hidden: Float[Array, "... D"], width: int) -> Float[
     return product("...d,vd->...v", hidden, head, accumulate=True)[..., :width]
 
 
+def _embed(params: Decoder, cfg: DecoderConfig, tokens: Int[Array, "..."]) -> Float[Array, "... D"]:
+    """Embeddings, scaled by a factor that is rounded to the dtype of the weights, as Gemma was trained."""
+    return params.embedding[tokens] * jnp.asarray(cfg.embedding_scale, params.embedding.dtype)
+
+
+def _rotary_tables(cfg: DecoderConfig, positions: Int[Array, "..."], dtype: jnp.dtype) -> list[tuple[Array, Array]]:
+    """Cosines and sines for each layer; layers that turn alike share them."""
+    ropes = [cfg.rope_at(layer) for layer in range(cfg.num_layers)]
+    tables = {rope: layers.rotary(rope, cfg.head_dim, positions, dtype) for rope in dict.fromkeys(ropes)}
+    return [tables[rope] for rope in ropes]
+
+
+def _norm(cfg: DecoderConfig, x: Float[Array, "... D"], scale: Float[Array, " D"] | None) -> Float[Array, "... D"]:
+    """The family's norm, or x where there is none."""
+    if scale is None:
+        return x
+    norm = layers.offset_rms_norm if cfg.norm_offset else layers.rms_norm
+    return norm(x, scale, cfg.rms_norm_eps)
+
+
 def _project(block: Layer, cfg: DecoderConfig, x: Float[Array, "... D"]) -> tuple[Array, Array, Array]:
     """Queries [..., N, H], keys and values [..., K, H] of one block, before rotation."""
     a = block.attention
-    h = layers.rms_norm(x, block.attention_norm, cfg.rms_norm_eps)
+    h = _norm(cfg, x, block.attention_norm)
     pairs = ((a.q, a.q_bias), (a.k, a.k_bias), (a.v, a.v_bias))
     q, k, v = (plus(layers.to_heads(h, weight), bias) for weight, bias in pairs)
-    return q, k, v
+    return _norm(cfg, q, a.q_norm), _norm(cfg, k, a.k_norm), v
 
 
 def _finish(block: Layer, cfg: DecoderConfig, x: Float[Array, "... D"], mixed: Float[Array, "... N H"]) -> Array:
-    """The rest of a block once attention has mixed the values: output projection, norm, feed-forward."""
-    a, m = block.attention, block.mlp
-    x = x + plus(layers.from_heads(mixed, a.o), a.o_bias)
-    h = layers.rms_norm(x, block.mlp_norm, cfg.rms_norm_eps)
+    """The rest of a block once attention has mixed the values: output projection, norm, feed-forward, post-norms."""
+    a = block.attention
+    x = x + _norm(cfg, plus(layers.from_heads(mixed, a.o), a.o_bias), block.post_attention_norm)
+    h = _norm(cfg, x, block.mlp_norm)
+    activation = layers.ACTIVATIONS[cfg.activation]
+    if cfg.num_experts:
+        added = mix_experts(block.mlp, h, cfg.experts_per_token, activation)
+    else:
+        added = _feed_forward(block.mlp, h, activation)
+    return x + _norm(cfg, added, block.post_mlp_norm)
+
+
+def _feed_forward(m: Mlp, h: Float[Array, "... D"], activation: Callable[[Array], Array]) -> Float[Array, "... D"]:
     gate = plus(product("...d,df->...f", h, m.gate), m.gate_bias)
     up = plus(product("...d,df->...f", h, m.up), m.up_bias)
-    return x + plus(product("...f,fd->...d", jax.nn.silu(gate) * up, m.down), m.down_bias)
+    return plus(product("...f,fd->...d", activation(gate) * up, m.down), m.down_bias)

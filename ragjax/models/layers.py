@@ -1,4 +1,5 @@
-"""The arithmetic of one transformer layer, as pure functions. Nothing here has a default for theta, eps or a width.
+"""The arithmetic of one transformer layer, as pure functions. Nothing here has a default for theta, eps, a scale, a
+window or a width.
 
 Products of float32 arrays run at the highest matmul precision, so that a result does not depend on the accelerator's
 default; bfloat16 products accumulate in float32 where the result is a score or a logit.
@@ -12,11 +13,14 @@ import numpy as np
 from jax import lax
 from jax.typing import DTypeLike
 
-from ragjax.models.config import Rope
+from ragjax.models.rope import Rope
 from ragjax.typing import Array, Bool, Float, Int
 
 QUERY_BLOCK = 128
 """Queries per attention block: on a CPU, blocks of 128 are 3 to 4 times faster than one product over all queries."""
+
+
+ACTIVATIONS = {"silu": jax.nn.silu, "gelu_tanh": partial(jax.nn.gelu, approximate=True)}
 
 
 def product(subscripts: str, *operands: Array, accumulate: bool = False) -> Array:
@@ -52,9 +56,17 @@ def from_heads(x: Float[Array, "... N H"], weight: Float[Array, "N H D"]) -> Flo
 
 def rms_norm(x: Float[Array, "... D"], scale: Float[Array, " D"], eps: float) -> Float[Array, "... D"]:
     """Root-mean-square norm in float32, cast back before the scale (the order of Llama)."""
+    return _normalized(x, eps).astype(x.dtype) * scale
+
+
+def offset_rms_norm(x: Float[Array, "... D"], scale: Float[Array, " D"], eps: float) -> Float[Array, "... D"]:
+    """Root-mean-square norm times 1 + scale, all in float32 and cast back at the end (the order of Gemma)."""
+    return (_normalized(x, eps) * (1 + scale.astype(jnp.float32))).astype(x.dtype)
+
+
+def _normalized(x: Array, eps: float) -> Array:
     wide = x.astype(jnp.float32)
-    wide = wide * lax.rsqrt(jnp.mean(jnp.square(wide), axis=-1, keepdims=True) + eps)
-    return wide.astype(x.dtype) * scale
+    return wide * lax.rsqrt(jnp.mean(jnp.square(wide), axis=-1, keepdims=True) + eps)
 
 
 def inverse_frequencies(rope: Rope, head_dim: int) -> np.ndarray:
@@ -99,24 +111,38 @@ def causal_attention(
     k: Float[Array, "B K T H"],
     v: Float[Array, "B K T H"],
     valid: Bool[Array, "B T"],
+    *,
+    scale: float,
+    window: int | None,
 ) -> Float[Array, "B N T H"]:
-    """Attention of a left-padded prompt to itself, in blocks of queries that see only the keys up to their end."""
+    """Attention of a left-padded prompt to itself, in blocks of queries that read only the keys they may see.
+
+    Those are the keys up to the block's end and, with a window, from `window - 1` slots before its start. Real tokens
+    of a row are contiguous, so that a difference of slots is one of positions.
+    """
     blocks = range(0, q.shape[2], QUERY_BLOCK)
-    return jnp.concatenate([_attention_block(q, k, v, valid, start) for start in blocks], axis=2)
+    return jnp.concatenate([_attention_block(q, k, v, valid, start, scale, window) for start in blocks], axis=2)
 
 
-def _attention_block(q: Array, k: Array, v: Array, valid: Array, start: int) -> Array:
+def _attention_block(q: Array, k: Array, v: Array, valid: Array, start: int, scale: float, window: int | None) -> Array:
     batch, heads, length, width = q.shape
     groups = k.shape[1]
     stop = min(start + QUERY_BLOCK, length)
-    rows = stop - start
+    first = 0 if window is None else max(0, start - window + 1)
+    rows, keys = stop - start, slice(first, stop)
     block = q[:, :, start:stop].reshape(batch, groups, heads // groups * rows, width)
-    scores = product("bkmh,bksh->bkms", block, k[:, :, :stop], accumulate=True) * width**-0.5
-    causal = jnp.arange(stop)[None] <= jnp.arange(start, stop)[:, None]
-    mask = (causal[None] & valid[:, None, :stop])[:, None, None]
-    weights = masked_softmax(scores.reshape(batch, groups, heads // groups, rows, stop), mask).astype(v.dtype)
-    mixed = product("bkms,bksh->bkmh", weights.reshape(batch, groups, -1, stop), v[:, :, :stop])
+    scores = product("bkmh,bksh->bkms", block, k[:, :, keys], accumulate=True) * scale
+    distance = jnp.arange(start, stop)[:, None] - jnp.arange(first, stop)
+    mask = (in_window(distance, window)[None] & valid[:, None, keys])[:, None, None]
+    weights = masked_softmax(scores.reshape(batch, groups, heads // groups, rows, -1), mask).astype(v.dtype)
+    mixed = product("bkms,bksh->bkmh", weights.reshape(batch, groups, heads // groups * rows, -1), v[:, :, keys])
     return mixed.reshape(batch, heads, rows, width)
+
+
+def in_window(distance: Int[Array, "*shape"], window: int | None) -> Bool[Array, "*shape"]:
+    """Which keys a query may see, `distance` tokens back: none ahead, and with a window only `window` in all."""
+    behind = distance >= 0
+    return behind if window is None else behind & (distance < window)
 
 
 def step_attention(
@@ -127,11 +153,14 @@ def step_attention(
     suffix_k: Float[Array, "R K S H"],
     suffix_v: Float[Array, "R K S H"],
     cursor: Int[Array, ""],
+    *,
+    scale: float,
+    window: int | None,
 ) -> Float[Array, "R N H"]:
     """Attention of one new token a row to its example's prompt and to its own suffix up to `cursor`.
 
-    The R / B candidates of an example share the prompt's cache: they are folded into its query groups, so that the
-    cache is read once and never repeated.
+    A prompt ends at its last slot, in every row, and the suffix goes on from there. The R / B candidates of an example
+    share the prompt's cache: they are folded into its query groups, so that the cache is read once and never repeated.
     """
     rows, heads, width = q.shape
     batch, groups, length = prompt_k.shape[:3]
@@ -144,10 +173,10 @@ def step_attention(
     to_suffix = product("rkgh,rksh->rkgs", own, suffix_k, accumulate=True)
     to_suffix = to_suffix.reshape(batch, candidates, groups, each, -1)
 
-    seen = jnp.arange(to_suffix.shape[-1]) <= cursor
-    seen = jnp.broadcast_to(seen, (batch, seen.shape[0]))
-    mask = jnp.concatenate([prompt_valid, seen], axis=1)[:, None, None, None]
-    weights = masked_softmax(jnp.concatenate([to_prompt, to_suffix], axis=-1) * width**-0.5, mask)
+    slots = jnp.arange(length + to_suffix.shape[-1])
+    real = jnp.pad(prompt_valid, ((0, 0), (0, to_suffix.shape[-1])), constant_values=True)
+    mask = (real & in_window(length + cursor - slots, window))[:, None, None, None]
+    weights = masked_softmax(jnp.concatenate([to_prompt, to_suffix], axis=-1) * scale, mask)
     weights = weights.astype(prompt_v.dtype)
 
     from_prompt = weights[..., :length].swapaxes(1, 2).reshape(batch, groups, candidates * each, length)

@@ -1,9 +1,9 @@
-"""GGUF files of the llama architecture: metadata to a `config.json`, names to published ones, blocks to floats.
+"""GGUF files of Llama, Qwen2 and Gemma 3: metadata to a `config.json`, names to published ones, blocks to floats.
 
 The metadata becomes a raw config that the same strict parser reads; a key that has no counterpart there is passed on
-under its own name, so the parser refuses it by name. Tensors are decoded a few rows at a time. llama.cpp stores the
-query and key rows for interleaved rotary pairs; they are put back into the half-split order of published files.
-Needs the package `gguf` (extra `gguf`).
+under its own name, so the parser refuses it by name. Tensors are decoded a few rows at a time. What llama.cpp changed
+on the way is changed back: of Llama, query and key rows are stored for interleaved rotary pairs; of Gemma, norms are
+stored with their 1 added. Needs the package `gguf` (extra `gguf`).
 """
 
 import re
@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ragjax.models.config import LLAMA_ROPE_THETA, Rope
+from ragjax.models.config import LLAMA_ROPE_THETA
 from ragjax.models.layers import inverse_frequencies
+from ragjax.models.rope import Rope
 from ragjax.weights.keymap import TensorInfo
 from ragjax.weights.stream import TensorSource
 
@@ -30,6 +31,7 @@ _CONFIG_KEYS = {
     "attention.head_count_kv": "num_key_value_heads",
     "attention.key_length": "head_dim",
     "attention.layer_norm_rms_epsilon": "rms_norm_eps",
+    "attention.sliding_window": "sliding_window",
     "rope.freq_base": "rope_theta",
 }
 
@@ -48,6 +50,16 @@ _NAMES = {
     "ffn_down": "mlp.down_proj",
 }
 
+# The norms on both sides of Gemma's halves; "ffn_norm" is the one in front of the feed-forward layer.
+_NAMES_AROUND = _NAMES | {
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "post_attention_norm": "post_attention_layernorm",
+    "ffn_norm": "pre_feedforward_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
+
+
 _EMBEDDING, _FREQUENCIES = "token_embd.weight", "rope_freqs.weight"
 _BLOCK_BYTES = 1 << 24
 
@@ -59,6 +71,23 @@ class GgufFile:
     path: Path
     metadata: Mapping[str, Any]
     tensors: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What llama.cpp does to a family: its names, whether q and k rows are interleaved, whether norms have 1 added."""
+
+    model_type: str
+    names: Mapping[str, str]
+    interleaved: bool = False
+    norm_offset: bool = False
+
+
+ARCHITECTURES = {
+    "llama": Architecture("llama", _NAMES, interleaved=True),
+    "qwen2": Architecture("qwen2", _NAMES),
+    "gemma3": Architecture("gemma3_text", _NAMES_AROUND, norm_offset=True),
+}
 
 
 def open_gguf(path: str | Path) -> GgufFile:
@@ -91,24 +120,39 @@ def gguf_config(file: GgufFile) -> dict[str, Any]:
         ValueError: if the rotary settings cannot be expressed, or contradict the head width.
     """
     arch = file.metadata.get("general.architecture")
-    config: dict[str, Any] = {"model_type": arch}
     facts = {k.removeprefix(f"{arch}."): v for k, v in file.metadata.items() if k.startswith(f"{arch}.")}
     facts.pop("vocab_size", None)
     rope = {k: facts.pop(k) for k in list(facts) if k.startswith("rope.") and k not in _CONFIG_KEYS}
     value_length = facts.pop("attention.value_length", None)
-    config |= {_CONFIG_KEYS.get(key, f"{arch}.{key}"): value for key, value in facts.items() if value != 0}
-    if arch != "llama" or _EMBEDDING not in file.tensors:
-        return config
+    config: dict[str, Any] = {_CONFIG_KEYS.get(key, f"{arch}.{key}"): value for key, value in facts.items() if value}
+    if arch not in ARCHITECTURES or _EMBEDDING not in file.tensors:
+        return config | {"model_type": arch}
+    config["model_type"] = ARCHITECTURES[arch].model_type
     config["vocab_size"] = int(file.tensors[_EMBEDDING].shape[1])
     config["tie_word_embeddings"] = "output.weight" not in file.tensors
-    config["attention_bias"] = any(re.fullmatch(r"blk\.\d+\.attn_\w+\.bias", name) for name in file.tensors)
-    config["mlp_bias"] = any(re.fullmatch(r"blk\.\d+\.ffn_\w+\.bias", name) for name in file.tensors)
     width = config.get("head_dim") or config.get("hidden_size", 0) // config.get("num_attention_heads", 1)
     for value in (value_length, rope.pop("rope.dimension_count", None)):
         if value not in (None, width):
             raise ValueError(f"{file.path}: value or rotary width {value}, but heads are {width} wide")
     config["rope_scaling"] = _rope_scaling(file, rope, config.get("rope_theta", LLAMA_ROPE_THETA), width)
-    return config
+    return config | _UNSAID.get(arch, lambda *_: {})(file, config)
+
+
+def _unsaid_llama(file: GgufFile, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Which biases there are shows only in the tensors."""
+    patterns = {"attention_bias": r"blk\.\d+\.attn_\w+\.bias", "mlp_bias": r"blk\.\d+\.ffn_\w+\.bias"}
+    return {key: any(re.fullmatch(pattern, name) for name in file.tensors) for key, pattern in patterns.items()}
+
+
+def _unsaid_gemma3(file: GgufFile, config: Mapping[str, Any]) -> dict[str, Any]:
+    """llama.cpp scales queries by the head width, but those of the 27B, known by its depth, by the model's per head."""
+    scalar = config.get("head_dim")
+    if config.get("num_hidden_layers") == 62:
+        scalar = config["hidden_size"] // config["num_attention_heads"]
+    return {"query_pre_attn_scalar": scalar}
+
+
+_UNSAID = {"llama": _unsaid_llama, "gemma3": _unsaid_gemma3}
 
 
 def gguf_generation(file: GgufFile) -> dict[str, Any]:
@@ -120,17 +164,20 @@ def gguf_generation(file: GgufFile) -> dict[str, Any]:
 
 def gguf_tensors(file: GgufFile, config: Mapping[str, Any]) -> TensorSource:
     """The tensors under their published names; `config` is what `gguf_config` gave."""
-    own = {_published_name(name): name for name in file.tensors if name != _FREQUENCIES}
+    arch = ARCHITECTURES[file.metadata["general.architecture"]]
+    own = {_published_name(arch, name): name for name in file.tensors if name != _FREQUENCIES}
     infos = {
         name: TensorInfo(tuple(int(size) for size in reversed(file.tensors[stored].shape)), "float32")
         for name, stored in own.items()
     }
 
     def read(name: str, dtype: np.dtype) -> np.ndarray:
+        if arch.norm_offset and name.endswith("norm.weight"):
+            return dequantize(file.tensors[own[name]], np.dtype(np.float32)) - 1
         value = dequantize(file.tensors[own[name]], dtype)
         match = re.search(r"\.self_attn\.([qk])_proj\.", name)
         heads = {"q": "num_attention_heads", "k": "num_key_value_heads"}
-        return half_split(value, config[heads[match[1]]]) if match else value
+        return half_split(value, config[heads[match[1]]]) if match and arch.interleaved else value
 
     return TensorSource(str(file.path), infos, read)
 
@@ -186,13 +233,13 @@ def _llama3_block(file: GgufFile, theta: float, width: int, original: int) -> di
     }
 
 
-def _published_name(name: str) -> str:
+def _published_name(arch: Architecture, name: str) -> str:
     """`blk.3.attn_q.weight` -> `model.layers.3.self_attn.q_proj.weight`; a name not known stays as it is."""
     match = re.fullmatch(r"(?:blk\.(\d+)\.)?(\w+)\.(weight|bias)", name)
-    if not match or match[2] not in _NAMES:
+    if not match or match[2] not in arch.names:
         return name
     block = f"model.layers.{match[1]}." if match[1] else ""
-    return f"{block}{_NAMES[match[2]]}.{match[3]}"
+    return f"{block}{arch.names[match[2]]}.{match[3]}"
 
 
 def _plain(value: Any) -> Any:

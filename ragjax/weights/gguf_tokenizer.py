@@ -1,8 +1,9 @@
 """The tokenizer inside a GGUF file.
 
-Byte-level BPE vocabularies (GPT-2, SmolLM2, Llama 3) are rebuilt here from the metadata, because how text is cut before
-the merges is named there (`tokenizer.ggml.pre`) and decides about digits and white space. A kind of cutting that is
-not known is refused by name. SentencePiece vocabularies (Llama 2) go through transformers' own reader.
+Byte-level BPE vocabularies (GPT-2, SmolLM2, Llama 3, Qwen2) are rebuilt here from the metadata, because how text is cut
+before the merges is named there (`tokenizer.ggml.pre`) and decides about digits and white space. A kind of cutting that
+is not known is refused by name. So is Gemma's SentencePiece vocabulary, whose merges are not stored: the order of its
+tokens gives them. Other SentencePiece vocabularies (Llama 2) go through transformers' own reader.
 """
 
 from pathlib import Path
@@ -19,6 +20,7 @@ _LLAMA3_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+_PATTERNS = {"llama3": _LLAMA3_PATTERN, "qwen2": _LLAMA3_PATTERN.replace("{1,3}", "")}
 
 # pre-tokenizer name -> (kind of cutting, whole words may skip the merges, BOS is added unless the file says otherwise)
 _CUTTING = {
@@ -27,6 +29,7 @@ _CUTTING = {
     "smollm": ("digits", False, False),
     "llama-bpe": ("llama3", True, True),
     "llama3": ("llama3", True, True),
+    "qwen2": ("qwen2", False, False),
 }
 
 
@@ -38,7 +41,8 @@ def gguf_tokenizer(file: GgufFile) -> "PreTrainedTokenizerFast":
     """
     model = file.metadata.get("tokenizer.ggml.model")
     if model == "llama":
-        return _sentencepiece(file.path)
+        gemma = file.metadata.get("general.architecture") == "gemma3"
+        return _gemma(file.metadata) if gemma else _sentencepiece(file.path)
     cutting = file.metadata.get("tokenizer.ggml.pre", "default")
     if model != "gpt2" or cutting not in _CUTTING:
         raise ValueError(f"{file.path}: tokenizer {model!r} with pre-tokenizer {cutting!r} is not supported")
@@ -46,15 +50,48 @@ def gguf_tokenizer(file: GgufFile) -> "PreTrainedTokenizerFast":
 
 
 def _byte_level(metadata: dict[str, Any], cutting: str, whole_words: bool, adds_bos: bool) -> "PreTrainedTokenizerFast":
-    from tokenizers import AddedToken, Tokenizer, decoders, models, processors
-    from transformers import PreTrainedTokenizerFast
+    from tokenizers import Tokenizer, decoders, models, normalizers
 
-    tokens = metadata["tokenizer.ggml.tokens"]
     merges = [tuple(merge.split(" ", 1)) for merge in metadata["tokenizer.ggml.merges"]]
-    vocab = {token: index for index, token in enumerate(tokens)}
+    vocab = {token: index for index, token in enumerate(metadata["tokenizer.ggml.tokens"])}
     backend = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=whole_words))
+    if cutting == "qwen2":
+        backend.normalizer = normalizers.NFC()
     backend.pre_tokenizer = _pre_tokenizer(cutting)
     backend.decoder = decoders.ByteLevel()
+    return _finished(backend, metadata, metadata["tokenizer.ggml.tokens"], adds_bos)
+
+
+def _gemma(metadata: dict[str, Any]) -> "PreTrainedTokenizerFast":
+    """Byte-fallback BPE over text whose spaces are written as U+2581, without one in front."""
+    from tokenizers import Tokenizer, decoders, models, normalizers
+
+    # Tokens of spaces alone are stored as spaces, all others with U+2581 for theirs.
+    tokens = ["\u2581" * len(t) if t and not t.strip(" ") else t for t in metadata["tokenizer.ggml.tokens"]]
+    vocab = {token: index for index, token in enumerate(tokens)}
+    unknown = tokens[metadata["tokenizer.ggml.unknown_token_id"]]
+    model = models.BPE(vocab=vocab, merges=_merges(vocab), unk_token=unknown, fuse_unk=True, byte_fallback=True)
+    backend = Tokenizer(model)
+    backend.normalizer = normalizers.Replace(" ", "\u2581")
+    backend.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    return _finished(backend, metadata, tokens, adds_bos=True)
+
+
+def _merges(vocab: dict[str, int]) -> list[tuple[str, str]]:
+    """The merges that make each token from two others: tokens in their order, of one token the longest left first."""
+    return [
+        (token[:cut], token[cut:])
+        for token in vocab
+        for cut in range(len(token) - 1, 0, -1)
+        if token[:cut] in vocab and token[cut:] in vocab
+    ]
+
+
+def _finished(backend: Any, metadata: dict[str, Any], tokens: list[str], adds_bos: bool) -> "PreTrainedTokenizerFast":
+    """Control and user-defined tokens, BOS, the special roles and the chat template: alike for every vocabulary."""
+    from tokenizers import AddedToken, processors
+    from transformers import PreTrainedTokenizerFast
+
     kinds = list(zip(tokens, metadata["tokenizer.ggml.token_type"], strict=True))
     backend.add_special_tokens([AddedToken(t, special=True, normalized=False) for t, k in kinds if k == _CONTROL])
     backend.add_tokens([AddedToken(t, normalized=False) for t, k in kinds if k == _USER_DEFINED])
@@ -82,7 +119,7 @@ def _pre_tokenizer(cutting: str) -> Any:
     if cutting == "digits":
         first = pre_tokenizers.Digits(individual_digits=True)
         return pre_tokenizers.Sequence([first, pre_tokenizers.ByteLevel(add_prefix_space=False)])
-    split = pre_tokenizers.Split(Regex(_LLAMA3_PATTERN), behavior="isolated")
+    split = pre_tokenizers.Split(Regex(_PATTERNS[cutting]), behavior="isolated")
     return pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 

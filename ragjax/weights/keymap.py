@@ -23,7 +23,8 @@ class Rule:
     """One kind of tensor: `{i}` in both templates stands for the same layer number.
 
     `layout` reads from disk to leaf, in letters of axes: `(n h) d -> d n h` splits the first axis of a stored
-    [N*H, D] matrix and puts the input axis first.
+    [N*H, D] matrix and puts the input axis first. Where the name alone has an `{e}`, there is one tensor for each
+    index of the leaf's first axis, and the layout is that of one of them.
     """
 
     name: str
@@ -51,12 +52,18 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the ledger: tensor `name` fills leaf `path`."""
+    """One line of the ledger: tensor `name` fills leaf `path`, or index `part` of the leaf's first axis."""
 
     name: str
     path: str
     layout: str
     spec: ParamSpec
+    part: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of what the tensor fills."""
+        return tuple(self.spec.shape) if self.part is None else tuple(self.spec.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -75,13 +82,13 @@ def leaf_specs(tree: PyTree) -> dict[str, ParamSpec]:
 
 
 def pair(table: KeyTable, tensors: Mapping[str, TensorInfo], leaves: Mapping[str, ParamSpec]) -> Ledger:
-    """Pair every tensor with one leaf.
+    """Pair every tensor with one leaf, or one part of a leaf.
 
     Raises:
         ValueError: one error that names every tensor and leaf that is over, missing, claimed twice or misshapen.
     """
     problems: list[str] = []
-    entries = [entry for path, spec in leaves.items() for entry in _claims(table, path, spec, problems)]
+    entries = [entry for path, spec in leaves.items() for entry in claims(table, path, spec, problems)]
     problems += [f"two leaves claim {name}" for name in _repeated([entry.name for entry in entries])]
     for entry in entries:
         problems += _mismatch(entry, tensors.get(entry.name))
@@ -112,33 +119,33 @@ def to_disk(value: np.ndarray, layout: str) -> np.ndarray:
     return np.ascontiguousarray(moved.reshape([_product(sizes, group) for group in disk]))
 
 
-def disk_name(table: KeyTable, path: str) -> tuple[str, str]:
-    """The name on disk and the layout of the leaf at `path`. Raises ValueError unless exactly one rule claims it."""
-    problems: list[str] = []
-    claims = _claims(table, path, None, problems)
-    if problems:
-        raise ValueError(problems[0])
-    return claims[0].name, claims[0].layout
-
-
-def _claims(table: KeyTable, path: str, spec: ParamSpec | None, problems: list[str]) -> list[Entry]:
-    """The rules that claim a leaf: exactly one, or a problem."""
-    found = []
+def claims(table: KeyTable, path: str, spec: ParamSpec, problems: list[str]) -> list[Entry]:
+    """The tensors that fill the leaf at `path`; unless exactly one rule claims it, that goes to `problems`."""
+    matches = []
     for rule in table.rules:
         pattern = re.escape(rule.path).replace(r"\{i\}", r"(?P<i>\d+)")
         if match := re.fullmatch(pattern, path):
-            found.append(Entry(rule.name.format(**match.groupdict()), path, rule.layout, spec))
-    if len(found) != 1:
-        names = ", ".join(entry.name for entry in found)
-        problems.append(f"leaf {path} is claimed by {names}" if found else f"no rule fills leaf {path}")
-    return found
+            matches.append((rule, match.groupdict()))
+    entries = [entry for rule, layer in matches for entry in _entries(rule, layer, path, spec)]
+    if len(matches) != 1:
+        names = ", ".join(entry.name for entry in entries)
+        problems.append(f"leaf {path} is claimed by {names}" if entries else f"no rule fills leaf {path}")
+    return entries
+
+
+def _entries(rule: Rule, layer: Mapping[str, str], path: str, spec: ParamSpec) -> list[Entry]:
+    """One entry for a rule, or one for each part of the leaf."""
+    if "{e}" not in rule.name:
+        return [Entry(rule.name.format(**layer), path, rule.layout, spec)]
+    parts = range(spec.shape[0])
+    return [Entry(rule.name.format(**layer, e=part), path, rule.layout, spec, part) for part in parts]
 
 
 def _mismatch(entry: Entry, info: TensorInfo | None) -> list[str]:
     """What keeps a stored tensor from filling its leaf."""
     if info is None:
         return [f"tensor {entry.name} is missing (leaf {entry.path})"]
-    disk, _, sizes = _axes(entry.layout, entry.spec.shape)
+    disk, _, sizes = _axes(entry.layout, entry.shape)
     expected = [_product(sizes, group) for group in disk]
     problems = []
     if list(info.shape) != expected:

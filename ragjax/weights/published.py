@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragjax.models.config import DecoderConfig, parse_config
+from ragjax.models.config import DecoderConfig, parse_config, with_vocab_size
 from ragjax.models.decoder import Decoder, abstract
 from ragjax.weights.fingerprint import fingerprint_files
 from ragjax.weights.gguf_reader import gguf_config, gguf_generation, gguf_tensors, open_gguf
@@ -65,7 +65,8 @@ def _folder_tokenizer(folder: Path) -> "PreTrainedTokenizerFast":
 def _open_folder(folder: Path) -> Published:
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(f"{folder}: no config.json in it")
-    raw = _json(folder / "config.json")
+    tensors = open_safetensors(folder)
+    raw = _stated(_json(folder / "config.json"), tensors)
     small = [path for pattern in _SMALL_FILES for path in folder.glob(pattern) if path.name != INDEX]
     weights = [folder / name for name in weight_files(folder)]
     generation = folder / "generation_config.json"
@@ -74,7 +75,7 @@ def _open_folder(folder: Path) -> Published:
         raw_config=raw,
         config=_parsed(folder / "config.json", raw),
         generation_config=_json(generation) if generation.is_file() else {},
-        tensors=open_safetensors(folder),
+        tensors=tensors,
         load_tokenizer=lambda: _folder_tokenizer(folder),
         files={path.name: path for path in [*small, *weights]},
     )
@@ -92,6 +93,14 @@ def _open_gguf(path: Path) -> Published:
         load_tokenizer=lambda: gguf_tokenizer(file),
         files={"gguf": path},
     )
+
+
+def _stated(raw: Mapping[str, Any], tensors: TensorSource) -> Mapping[str, Any]:
+    """The raw config, with the vocabulary of the stored embedding where it states none."""
+    table = TABLES.get(raw.get("model_type"))
+    names = [rule.name for rule in table.rules if rule.path == "embedding"] if table else []
+    rows = [tensors.tensors[name].shape[0] for name in names if name in tensors.tensors]
+    return with_vocab_size(raw, rows[0]) if rows else raw
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -7,10 +7,13 @@ on its device or shards: the host holds about two tensors beside the finished le
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import jax
+import jax.numpy as jnp
 import ml_dtypes  # noqa: F401  (numpy learns the name bfloat16 from it)
 import numpy as np
+from jax import lax
 from tqdm import tqdm
 
 from ragjax.models.decoder import Decoder
@@ -46,19 +49,29 @@ def fill(source: TensorSource, table: KeyTable, target: Decoder, progress: bool 
         _compare_copies(source, ledger)
     except ValueError as error:
         raise ValueError(f"{source.path}: {error}") from None
-    entries = tqdm(ledger.entries, unit="tensor", disable=not progress)
-    leaves = [_read_leaf(source, entry) for entry in entries]
-    return jax.tree.unflatten(jax.tree.structure(target), leaves), ledger
+    leaves: dict[str, jax.Array] = {}
+    for entry in tqdm(ledger.entries, unit="tensor", disable=not progress):
+        leaves[entry.path] = _read_leaf(source, entry, leaves.get(entry.path))
+    return jax.tree.unflatten(jax.tree.structure(target), list(leaves.values())), ledger
 
 
-def _read_leaf(source: TensorSource, entry: Entry) -> jax.Array:
-    """One leaf on its device, or each device's part on that device."""
+def _read_leaf(source: TensorSource, entry: Entry, begun: jax.Array | None) -> jax.Array:
+    """One leaf on its device, or each device's part on that device; of a leaf in parts, `begun` with one more."""
     spec, dtype = entry.spec, np.dtype(entry.spec.dtype)
-    value = to_leaf(source.read(entry.name, dtype), entry.layout, spec.shape, dtype)
+    value = to_leaf(source.read(entry.name, dtype), entry.layout, entry.shape, dtype)
     sharding = getattr(spec, "sharding", None)
+    if entry.part is not None:
+        whole = jnp.zeros(spec.shape, dtype, device=sharding) if begun is None else begun
+        return _with_part(whole, value, entry.part)
     if sharding is None:
         return jax.device_put(value)
     return jax.make_array_from_callback(value.shape, sharding, lambda index: value[index])
+
+
+@partial(jax.jit, donate_argnums=0)
+def _with_part(whole: jax.Array, value: np.ndarray, part: int) -> jax.Array:
+    """`whole` with one index of its first axis filled, in place."""
+    return lax.dynamic_update_index_in_dim(whole, value, part, 0)
 
 
 def _compare_copies(source: TensorSource, ledger: Ledger) -> None:

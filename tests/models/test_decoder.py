@@ -16,7 +16,8 @@ from ragjax.decode.prompt import Prompt
 from ragjax.hub import LanguageModel
 from ragjax.models import decoder
 from ragjax.models.cache import SuffixCache, suffix_shape
-from ragjax.models.config import DecoderConfig, Rope
+from ragjax.models.config import DecoderConfig
+from ragjax.models.rope import Rope
 from ragjax.testing import random_params, tiny_config
 from ragjax.weights.keymap import leaf_specs
 from tests.oracle import our_logits, pair, run_forward
@@ -128,10 +129,20 @@ SHAPES = {
     "qkv_bias": True,
     "output_bias": True,
     "mlp_bias": True,
+    "qk_norm": True,
+    "post_norms": True,
+    "num_experts": 3,
     "tied_head": True,
 }
 VALUES = {
     "rms_norm_eps": 0.1,
+    "local_rope": LINEAR,
+    "windows": (9, None),
+    "norm_offset": True,
+    "activation": "gelu_tanh",
+    "query_scale": 0.5,
+    "embedding_scale": 3.0,
+    "experts_per_token": 1,
     **{
         f"rope.{name}": dataclasses.replace(LLAMA3, **{name: value})
         for name, value in {
@@ -161,7 +172,7 @@ def test_config_field_changes_the_parameters(name):
 
 
 def test_config_value_changes_the_logits():
-    base = tiny_config(rope=LLAMA3, num_layers=1)
+    base = tiny_config("mixtral", rope=LLAMA3, local_rope=LLAMA3, num_layers=2, windows=(8, None))
     params = random_params(base)
     tokens, valid = left_pad(texts((128,)), 1, 128)
 

@@ -1,5 +1,7 @@
 """The arithmetic of one layer against closed forms, plain numpy and transformers."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 import torch
 
 from ragjax.models import layers
-from ragjax.models.config import Rope
+from ragjax.models.rope import Rope
 
 
 def rope(theta=10000.0, kind="default", factor=1.0, low=1.0, high=4.0, original=0):
@@ -104,14 +106,17 @@ def plain_attention(q, k, v, mask):
     return weights / weights.sum(axis=3, keepdims=True) @ v
 
 
-def test_blocks_of_queries_equal_one_product_over_all():
+@pytest.mark.parametrize("window", [None, 1, 37, 150, 1000])
+def test_blocks_of_queries_equal_one_product_over_all(window):
     generator = np.random.default_rng(1)
     length = 2 * layers.QUERY_BLOCK + 41
     q = generator.standard_normal((2, 4, length, 8)).astype(np.float32)
     k, v = generator.standard_normal((2, 2, 2, length, 8)).astype(np.float32)
     valid = np.arange(length)[None] >= np.array([[0], [150]])
-    found = np.asarray(jax.jit(layers.causal_attention)(q, k, v, valid))
-    mask = np.tril(np.ones((length, length), bool))[None] & valid[:, None]
+    attend = partial(layers.causal_attention, scale=8**-0.5, window=window)
+    found = np.asarray(jax.jit(attend)(q, k, v, valid))
+    mask = (np.tril(np.ones((length, length), bool)) & ~np.tri(length, k=-(window or length)).astype(bool))[None]
+    mask = mask & valid[:, None]
     mask[1, :150] = True  # padding queries attend to nothing; their values mean nothing
     expected = plain_attention(q, k, v, mask)
     np.testing.assert_allclose(found[0], expected[0], atol=1e-5)
@@ -119,7 +124,8 @@ def test_blocks_of_queries_equal_one_product_over_all():
     assert np.isfinite(found).all()
 
 
-def test_candidates_share_a_prompt_as_if_each_had_its_own():
+@pytest.mark.parametrize("window", [None, 1, 2, 6, 100])
+def test_candidates_share_a_prompt_as_if_each_had_its_own(window):
     generator = np.random.default_rng(2)
     batch, candidates, groups, heads, width, prompt, slots, cursor = 2, 3, 2, 6, 8, 11, 5, 2
     rows = batch * candidates
@@ -127,12 +133,14 @@ def test_candidates_share_a_prompt_as_if_each_had_its_own():
     prompt_k, prompt_v = generator.standard_normal((2, batch, groups, prompt, width)).astype(np.float32)
     suffix_k, suffix_v = generator.standard_normal((2, rows, groups, slots, width)).astype(np.float32)
     valid = np.arange(prompt)[None] >= np.array([[0], [4]])
-    found = jax.jit(layers.step_attention)(q, prompt_k, prompt_v, valid, suffix_k, suffix_v, jnp.int32(cursor))
+    attend = partial(layers.step_attention, scale=width**-0.5, window=window)
+    found = jax.jit(attend)(q, prompt_k, prompt_v, valid, suffix_k, suffix_v, jnp.int32(cursor))
 
     def joined(first, second):
         return np.concatenate([np.repeat(first, candidates, axis=0), second], axis=2)
 
     seen = np.tile(np.arange(slots) <= cursor, (rows, 1))
-    mask = np.concatenate([np.repeat(valid, candidates, axis=0), seen], axis=1)[:, None]
+    mask = np.concatenate([np.repeat(valid, candidates, axis=0), seen], axis=1)
+    mask = (mask & (np.arange(prompt + slots) > prompt + cursor - (window or np.inf)))[:, None]
     expected = plain_attention(q[:, :, None], joined(prompt_k, suffix_k), joined(prompt_v, suffix_v), mask)
     np.testing.assert_allclose(found, expected[:, :, 0], atol=1e-5)

@@ -11,12 +11,14 @@ import pytest
 from gguf import GGMLQuantizationType as Kind
 
 from ragjax import hub
-from ragjax.models.config import Rope
+from ragjax.decode.prompt import build_prompt
+from ragjax.models.config import parse_config
 from ragjax.models.layers import inverse_frequencies
+from ragjax.models.rope import Rope
 from ragjax.testing import disk_tensors, random_params, tiny_config
 from ragjax.weights.gguf_reader import dequantize, gguf_config, open_gguf
 from ragjax.weights.gguf_tokenizer import gguf_tokenizer
-from tests.weights.gguf_files import add_byte_vocabulary, gguf_name, write_gguf
+from tests.weights.gguf_files import add_byte_vocabulary, add_gemma_vocabulary, gguf_name, write_gguf
 
 CONFIG = tiny_config(hidden_size=64, intermediate_size=96)
 PLAIN = ("F32", "F16", "BF16")
@@ -115,6 +117,38 @@ def test_A20_a_whole_model_comes_back_bit_for_bit(tmp_path, changes):
     assert model.stop_ids == (258, 259)
 
 
+@pytest.mark.parametrize("changes", [{}, {"tied_head": True}])
+def test_A04_qwen2_comes_back_bit_for_bit(tmp_path, changes):
+    """Its rows are stored as published, its biases on q, k and v alone."""
+    cfg = tiny_config("qwen2", **changes)
+    params = random_params(cfg)
+    model = hub.load(write_gguf(tmp_path / "tiny.gguf", cfg, params))
+    assert model.config == cfg
+    assert same(model.params, params)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_A06_gemma3_comes_back_with_norms_around_zero(tmp_path, dtype):
+    """The file tells the window and the width of a head; the pattern and the local base are the family's."""
+    rope = Rope(1e6, "default", 1.0, 1.0, 4.0, 0)
+    cfg = tiny_config("gemma3_text", rope=rope, query_scale=16**-0.5)
+    params = random_params(cfg)
+    path = write_gguf(tmp_path / "tiny.gguf", cfg, params, metadata={"attention.sliding_window": 8})
+    model = hub.load(path, dtype=dtype)
+    assert model.config == cfg
+    # The file holds 1 + w in float32, which rounds w by 2**-24 at most; the cast comes after 1 is taken off again.
+    for mine, wanted in zip(jax.tree.leaves(model.params), jax.tree.leaves(params), strict=True):
+        rounding = 2**-23 if dtype == "float32" else 2**-23 + 2**-8 * np.abs(wanted)
+        assert np.all(np.abs(np.asarray(mine, np.float32) - wanted) <= rounding)
+
+
+def test_A06_the_27B_is_known_by_its_depth(tmp_path):
+    cfg = tiny_config("gemma3_text", num_layers=62, intermediate_size=8, query_scale=12**-0.5)
+    metadata = {"attention.sliding_window": 8, "rope.scaling.type": "linear", "rope.scaling.factor": 8.0}
+    path = write_gguf(tmp_path / "tiny.gguf", cfg, random_params(cfg), metadata=metadata)
+    assert parse_config(gguf_config(open_gguf(path))) == cfg
+
+
 @pytest.mark.parametrize("kind", QUANTISED)
 def test_a_quantised_model_holds_the_decoded_weights(tmp_path, kind):
     params = random_params(CONFIG)
@@ -159,7 +193,7 @@ def test_a_linear_factor_is_read(tmp_path):
     [
         ({"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0}, "rope scaling 'yarn'"),
         ({"expert_count": 8}, "llama.expert_count is 8"),
-        ({"attention.sliding_window": 4096}, "llama.attention.sliding_window is 4096"),
+        ({"attention.sliding_window": 4096}, "sliding_window is 4096; this attribute is not known"),
         ({"rope.dimension_count": 8}, "rotary width 8"),
     ],
 )
@@ -172,13 +206,13 @@ def test_metadata_that_would_change_the_model_is_refused(tmp_path, metadata, wor
 
 
 def test_another_architecture_is_refused_by_name(tmp_path):
-    writer = gguf.GGUFWriter(tmp_path / "x.gguf", "qwen2")
+    writer = gguf.GGUFWriter(tmp_path / "x.gguf", "falcon")
     writer.add_block_count(2)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    with pytest.raises(ValueError, match="'qwen2' is not supported"):
+    with pytest.raises(ValueError, match="'falcon' is not supported"):
         hub.load(tmp_path / "x.gguf")
 
 
@@ -235,9 +269,49 @@ def test_the_tokenizer_keeps_texts_specials_and_template(tmp_path):
     assert tokenizer.apply_chat_template([{"role": "user", "content": "x"}], tokenize=False) == "<s>x"
 
 
+def test_B04_qwen2_cuts_digits_one_by_one_and_adds_no_bos(tmp_path):
+    tokenizer = vocabulary(tmp_path / "a.gguf", "qwen2")
+    assert tokenizer.tokenize("a  12  ") == ["a", "\u0120", "\u0120", "1", "2", "\u0120\u0120"]
+    assert tokenizer.encode("<s>") == [257]
+    assert tokenizer.encode("e\u0301") == tokenizer.encode("\u00e9")
+
+
+def gemma_vocabulary(path):
+    writer = gguf.GGUFWriter(path, "gemma3")
+    add_gemma_vocabulary(writer)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    return gguf_tokenizer(open_gguf(path))
+
+
+def test_B04_gemma_starts_with_bos_and_merges_in_the_order_of_its_tokens(tmp_path):
+    tokenizer = gemma_vocabulary(tmp_path / "a.gguf")
+    assert tokenizer.tokenize("abc") == ["abc"]
+    assert tokenizer.tokenize("bc abc") == ["bc", "\u2581ab", "c"]  # "ab" comes before "bc", "\u2581ab" before "abc"
+    assert tokenizer.tokenize("a  a") == ["a", "\u2581\u2581", "a"]
+    assert tokenizer.tokenize("\u00e9") == ["<0xC3>", "<0xA9>"]
+    assert tokenizer.encode("a") == [2, tokenizer.convert_tokens_to_ids("a")]
+    assert tokenizer.encode("<end_of_turn><mark>")[1:] == [4, 279]
+    for text in (" a  b", "\u00e9\n\n\u4e2d a", "a "):
+        assert tokenizer.decode(tokenizer.encode(text), skip_special_tokens=True) == text
+
+
+def test_B04_a_chat_and_its_text_give_gemma_one_bos(tmp_path):
+    tokenizer = gemma_vocabulary(tmp_path / "a.gguf")
+    data = {"word": "a <end_of_turn> c"}
+    chat = build_prompt(tokenizer, "", "b {word}", data)
+    plain = build_prompt(tokenizer, "", "b {word}", data, prompt_format="plain")
+    for prompt in (chat, plain):
+        assert prompt.ids.count(2) == 1
+        assert prompt.ids[0] == 2
+    assert chat.ids.count(4) == 1  # the template's own, not the one that the text spells
+    assert plain.ids.count(4) == 0
+
+
 def test_an_unknown_way_of_cutting_is_refused_by_name(tmp_path):
-    with pytest.raises(ValueError, match="pre-tokenizer 'qwen2' is not supported"):
-        vocabulary(tmp_path / "a.gguf", "qwen2")
+    with pytest.raises(ValueError, match="pre-tokenizer 'tekken' is not supported"):
+        vocabulary(tmp_path / "a.gguf", "tekken")
 
 
 def test_the_names_of_the_writer_are_the_readers(tmp_path):

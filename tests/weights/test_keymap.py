@@ -1,12 +1,15 @@
 """The ledger: every tensor into one leaf, every leaf from one tensor, and one error that names all that is wrong."""
 
+import json
+
 import numpy as np
 import pytest
 
+from ragjax.models.config import parse_config
 from ragjax.models.decoder import abstract
 from ragjax.testing import disk_tensors, random_params, tiny_config
-from ragjax.weights.keymap import KeyTable, Rule, TensorInfo, disk_name, leaf_specs, pair, to_disk, to_leaf
-from ragjax.weights.tables import LLAMA
+from ragjax.weights.keymap import KeyTable, Rule, TensorInfo, claims, leaf_specs, pair, to_disk, to_leaf
+from ragjax.weights.tables import LLAMA, TABLES
 
 CONFIG = tiny_config()
 
@@ -93,7 +96,7 @@ def test_a_tied_model_with_a_stored_head_asks_for_a_comparison():
 @pytest.mark.parametrize("path", ["layers.1.attention.q", "layers.1.attention.o", "layers.2.mlp.down", "embedding"])
 def test_layouts_run_both_ways(path):
     spec = leaf_specs(abstract(CONFIG, np.float32))[path]
-    _, layout = disk_name(LLAMA, path)
+    layout = claims(LLAMA, path, spec, [])[0].layout
     value = np.random.default_rng(0).standard_normal(spec.shape).astype(np.float32)
     stored = to_disk(value, layout)
     assert np.array_equal(to_leaf(stored, layout, spec.shape, np.dtype(np.float32)), value)
@@ -110,18 +113,33 @@ def test_projections_mean_what_they_do_on_disk():
     np.testing.assert_allclose(np.einsum("nh,nhd->d", heads, o_leaf), o @ heads.ravel(), rtol=1e-12)
 
 
+NAMES = {
+    "llama": "llama",
+    "mistral": "mistral",
+    "mixtral": "mixtral",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "gemma3_text": "gemma3_text",
+    "gemma3": "gemma3_mm",
+}
+
+
 @pytest.mark.shared
-def test_the_table_knows_the_names_and_shapes_of_real_models(shared):
-    import json
-
-    from ragjax.models.config import parse_config
-
+@pytest.mark.parametrize("family", TABLES)
+def test_the_table_knows_the_names_and_shapes_of_real_models(shared, family):
     configs, seen = shared / "models" / "configs", 0
-    for section in (configs / "names_llama.txt").read_text().split("\n## ")[1:]:
+    for section in (configs / f"names_{NAMES[family]}.txt").read_text().split("\n## ")[1:]:
         title, *lines = section.splitlines()
         raw = json.loads((configs / f"{title.split()[0].replace('/', '__')}.json").read_text())
         rows = [line.split("\t") for line in lines if "\t" in line]
         tensors = {name: TensorInfo(tuple(json.loads(shape)), "bfloat16") for name, shape in rows}
-        ledger = pair(LLAMA, tensors, leaf_specs(abstract(parse_config(raw), np.float32)))
-        seen += len(ledger.entries) == len(tensors) > 100
-    assert seen >= 3
+        cfg = parse_config(raw)
+        assert cfg.family == family
+        ledger = pair(TABLES[family], tensors, leaf_specs(abstract(cfg, np.float32)))
+        images = [name for name in tensors if not name.startswith(("model.", "lm_head.", "language_model."))]
+        rotary = [name for name in tensors if name.endswith("inv_freq")]
+        assert sorted(ledger.skipped) == sorted(images + rotary)
+        assert ledger.copies == ((("lm_head.weight", "model.embed_tokens.weight"),) if family == "qwen3" else ())
+        assert len(ledger.entries) == len(tensors) - len(ledger.skipped) - len(ledger.copies)
+        seen += 1
+    assert seen

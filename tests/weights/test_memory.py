@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 
 from ragjax.models.decoder import abstract
 from ragjax.testing import byte_tokenizer, raw_config, tiny_config
-from ragjax.weights.keymap import disk_name, leaf_specs, to_disk
+from ragjax.weights.keymap import claims, leaf_specs, to_disk
 from ragjax.weights.tables import LLAMA
 
 MIB = 2**20
@@ -37,11 +37,11 @@ def large(tmp_path_factory) -> Path:
     generator = np.random.default_rng(0)  # noise throughout: what compresses well would hide copies in flight
     shards: dict[str, dict[str, np.ndarray]] = {}
     for path, spec in leaf_specs(abstract(CONFIG, np.float32)).items():
-        name, layout = disk_name(LLAMA, path)
-        stored = to_disk(np.broadcast_to(np.int8(0), spec.shape), layout).shape
         shard = f"model-{path.split('.')[1] if path.startswith('layers') else 'rest'}.safetensors"
-        values = generator.standard_normal(stored, dtype=np.float32)
-        shards.setdefault(shard, {})[name] = values.astype(ml_dtypes.bfloat16)
+        for entry in claims(LLAMA, path, spec, []):
+            stored = to_disk(np.broadcast_to(np.int8(0), entry.shape), entry.layout).shape
+            values = generator.standard_normal(stored, dtype=np.float32)
+            shards.setdefault(shard, {})[entry.name] = values.astype(ml_dtypes.bfloat16)
     weight_map = {name: shard for shard, tensors in shards.items() for name in tensors}
     for shard, tensors in shards.items():
         save_file(tensors, folder / shard)

@@ -8,6 +8,7 @@ import re
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,7 @@ class LanguageModel:
         """The dtype of the parameters."""
         return self.params.embedding.dtype
 
-    @property
+    @cached_property
     def vocab_width(self) -> int:
         """How many ids, from 0, the tokenizer can emit: rows of the embedding beyond it never get probability."""
         return min(self.config.vocab_size, max(self.tokenizer.get_vocab().values()) + 1)
@@ -130,14 +131,14 @@ def stop_ids(
 
 def _load_checkpoint(path: epath.Path, name: str, dtype: jnp.dtype) -> LanguageModel:
     manifest = checkpoint.read_manifest(path)
-    config, fingerprint = checkpoint.config_of(manifest), manifest["fingerprint"]
+    config, weights = checkpoint.config_of(manifest), manifest["fingerprint"]
     tokenizer = checkpoint.load_tokenizer(path)
-    params = _loaded.get((fingerprint, dtype.name))
+    params = _loaded.get((weights, dtype.name))
     if params is None:
         params = checkpoint.restore(path, abstract(config, dtype))
-    _loaded[fingerprint, dtype.name] = params
+    _loaded[weights, dtype.name] = params
     stops = stop_ids(manifest["config"], manifest["generation_config"], tokenizer)
-    return LanguageModel(params, config, tokenizer, name, fingerprint, stops)
+    return LanguageModel(params, config, tokenizer, name, checkpoint.fingerprint_of(path, manifest), stops)
 
 
 def _load_published(path: epath.Path, name: str, dtype: jnp.dtype) -> LanguageModel:

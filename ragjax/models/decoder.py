@@ -152,6 +152,8 @@ def forward(
     the embeddings for 0) and runs no block from i on; the cache then ends there too. States of padding are finite and
     mean nothing.
     """
+    if layer is not None and not 0 <= layer < cfg.num_layers:
+        raise ValueError(f"layer counts the blocks from 0 to {cfg.num_layers - 1}, got {layer}")
     x = _embed(params, cfg, tokens)
     tables = _rotary_tables(cfg, positions_of(valid)[:, None], x.dtype)
     keys, values = [], []

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+import xxhash
 from etils import epath
 from flax import traverse_util
 
@@ -59,6 +60,15 @@ def read_manifest(folder: str | os.PathLike) -> dict[str, Any]:
 def config_of(manifest: Mapping[str, Any]) -> DecoderConfig:
     """The parsed config of a checkpoint."""
     return parse_config(manifest["config"])
+
+
+def fingerprint_of(folder: epath.Path, manifest: Mapping[str, Any]) -> str:
+    """Hash of the weights' fingerprint and of the files beside them as they are now: a chat template may be edited."""
+    digest = xxhash.xxh3_128(manifest["fingerprint"].encode())
+    for path in sorted(folder.iterdir(), key=lambda path: path.name):
+        if path.is_file() and path.name != MANIFEST:
+            digest.update(f"{path.name}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def check_free(folder: epath.Path, force: bool) -> None:

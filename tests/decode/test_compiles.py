@@ -1,5 +1,7 @@
 """How many programs a study compiles: few prompt lengths, few batch sizes, three modes, and no setting at all."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -82,6 +84,25 @@ def test_H05_programs_stay_within_the_bound(job, capsys):
     assert all(result.stats.padding_ratio <= 1.6 for result in [alone[0], together])
     for number, result in enumerate(alone):
         assert [rows[number] for rows in tokens_of(together)] == [rows[0] for rows in tokens_of(result)]
+
+
+def test_H05_compaction_adds_row_counts_and_nothing_else(job, capsys):
+    """A batch of 8 examples and 11 candidates whose examples end one by one: one id in eight is a stop id."""
+    models, prompts, _ = job
+    ending = [dataclasses.replace(model, stop_ids=tuple(range(0, 256, 8))) for model in models]
+    short = [[as_prompt(p.ids[:40]) for p in of[:BATCH]] for of in prompts]
+    voices = [Voice(model, of) for model, of in zip(ending, short, strict=True)]
+    weights = [(1 - a, a) for a in ALPHAS]
+    before = PROGRAMS.copy()
+    settings = {"max_new": 32, "weights": weights, "sampling": Sampling(temperature=1.0)}
+    found = decode_prompts(voices, **settings, execution=Execution(batch=BATCH))
+    rows = sorted(key[3] for key in PROGRAMS - before if key[0] == "decode")
+    with capsys.disabled():
+        print(f"\n  one cache shape, {len(ALPHAS)} candidates of {BATCH} examples: programs for {rows} rows")
+    assert len(rows) == len(set(rows)) > 1
+    assert set(rows) <= {len(ALPHAS) * size for size in (1, 2, 4, 8)}
+    plain = decode_prompts(voices, **settings, execution=Execution(batch=BATCH, compaction=False))
+    assert tokens_of(found) == tokens_of(plain)
 
 
 def test_H05_settings_compile_nothing(job):

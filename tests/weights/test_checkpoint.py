@@ -68,7 +68,7 @@ def test_a_checkpoint_says_where_it_is_from(folder, converted):
     manifest = json.loads((converted / "ragjax.json").read_text())
     assert manifest["source"] == str(folder)
     assert manifest["source_fingerprint"] == open_published(folder).fingerprint()
-    assert manifest["fingerprint"] == hub.load(converted).fingerprint
+    assert checkpoint.fingerprint_of(converted, manifest) == hub.load(converted).fingerprint
     assert (manifest["dtype"], manifest["format"]) == ("float32", 1)
     assert manifest["config"] == json.loads((folder / "config.json").read_text())
     assert manifest["bytes"] == 4 * manifest["parameters"] > 0
@@ -102,6 +102,15 @@ def test_two_conversions_agree_and_dtypes_differ(folder, converted, tmp_path):
     short, _ = convert_model(str(folder), str(tmp_path / "short"), jnp.bfloat16)
     prints = [hub.load(path).fingerprint for path in (converted, again, short)]
     assert prints[0] == prints[1] != prints[2]
+
+
+def test_an_edited_chat_template_is_another_model(converted, tmp_path):
+    edited = shutil.copytree(converted, tmp_path / "edited")
+    assert hub.load(edited).fingerprint == hub.load(converted).fingerprint
+    template = edited / "chat_template.jinja"
+    template.write_text(template.read_text() + "{# edited #}")
+    assert hub.load(edited).fingerprint != hub.load(converted).fingerprint
+    assert hub.load(edited).params is hub.load(converted).params
 
 
 def test_an_existing_folder_is_never_overwritten_unasked(folder, tmp_path):
@@ -219,4 +228,5 @@ def test_the_command_line_tells_what_it_did(folder, tmp_path, capsys, monkeypatc
         convert.main([str(folder)])
     assert stop.value.code == 1
     assert "is a checkpoint already" in capsys.readouterr().err
-    assert hub.load("tiny").fingerprint == checkpoint.read_manifest(tmp_path / "tiny")["fingerprint"]
+    manifest = checkpoint.read_manifest(tmp_path / "tiny")
+    assert hub.load("tiny").fingerprint == checkpoint.fingerprint_of(tmp_path / "tiny", manifest)

@@ -34,7 +34,7 @@ def test_the_python_example_runs(smollm2: Path) -> None:
 def test_the_commands_parse() -> None:
     (command,) = [block for block in blocks("sh") if "experiments.sweep" in block]
     words = command.replace("\\\n", " ").split()
-    assert words[:3] == ["python", "-m", "experiments.sweep"]
+    assert words[:3] == [".venv/bin/python", "-m", "experiments.sweep"]
     arguments = parse_arguments(words[3:])
     assert (arguments.study, arguments.data, arguments.limit) == ("quickstart", "questions.jsonl", "100")
     assert len(arguments.set) == 3

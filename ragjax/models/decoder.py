@@ -109,20 +109,11 @@ def abstract(cfg: DecoderConfig, dtype: Any) -> Decoder:
         q_norm=leaf("H", cfg.qk_norm),
         k_norm=leaf("H", cfg.qk_norm),
     )
-    mlp = Mlp(
-        gate=leaf("DF"),
-        up=leaf("DF"),
-        down=leaf("FD"),
-        gate_bias=leaf("F", cfg.mlp_bias),
-        up_bias=leaf("F", cfg.mlp_bias),
-        down_bias=leaf("D", cfg.mlp_bias),
-    )
-    experts = Experts(router=leaf("DE"), gate=leaf("EDF"), up=leaf("EDF"), down=leaf("EFD"))
     layer = Layer(
         attention_norm=leaf("D"),
         attention=attention,
         mlp_norm=leaf("D"),
-        mlp=experts if cfg.num_experts else mlp,
+        mlp=_feed_forward_specs(cfg, leaf),
         post_attention_norm=leaf("D", cfg.post_norms),
         post_mlp_norm=leaf("D", cfg.post_norms),
     )
@@ -131,6 +122,19 @@ def abstract(cfg: DecoderConfig, dtype: Any) -> Decoder:
         layers=(layer,) * cfg.num_layers,
         final_norm=leaf("D"),
         head=leaf("VD", not cfg.tied_head),
+    )
+
+
+def _feed_forward_specs(cfg: DecoderConfig, leaf: Callable[..., ParamSpec | None]) -> Mlp | Experts:
+    if cfg.num_experts:
+        return Experts(router=leaf("DE"), gate=leaf("EDF"), up=leaf("EDF"), down=leaf("EFD"))
+    return Mlp(
+        gate=leaf("DF"),
+        up=leaf("DF"),
+        down=leaf("FD"),
+        gate_bias=leaf("F", cfg.mlp_bias),
+        up_bias=leaf("F", cfg.mlp_bias),
+        down_bias=leaf("D", cfg.mlp_bias),
     )
 
 

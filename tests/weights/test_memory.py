@@ -12,33 +12,29 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from ragjax.models.config import DecoderConfig
 from ragjax.models.decoder import abstract
 from ragjax.testing import byte_tokenizer, raw_config, tiny_config
 from ragjax.weights.keymap import claims, leaf_specs, to_disk
-from ragjax.weights.tables import LLAMA
+from ragjax.weights.tables import TABLES
 
 MIB = 2**20
-CONFIG = tiny_config(
-    vocab_size=4096,
-    num_layers=5,
-    hidden_size=1024,
-    intermediate_size=4096,
-    num_heads=16,
-    num_kv_heads=4,
-    head_dim=64,
-    tied_head=True,
-)
+WIDE = {"vocab_size": 4096, "hidden_size": 1024, "num_heads": 16, "num_kv_heads": 4, "head_dim": 64}
+CONFIGS = {
+    "llama": tiny_config(num_layers=5, intermediate_size=4096, tied_head=True, **WIDE),
+    "mixtral": tiny_config("mixtral", num_layers=3, intermediate_size=1024, num_experts=6, **WIDE),
+}
 
 
-@pytest.fixture(scope="module")
-def large(tmp_path_factory) -> Path:
-    """A model of 300 MB in float32, stored as bfloat16 in one shard per layer."""
-    folder = tmp_path_factory.mktemp("large")
+@pytest.fixture(scope="module", params=CONFIGS)
+def large(request, tmp_path_factory) -> tuple[DecoderConfig, Path]:
+    """A model of about 300 MB in float32, stored as bfloat16 in one shard per layer."""
+    cfg, folder = CONFIGS[request.param], tmp_path_factory.mktemp("large")
     generator = np.random.default_rng(0)  # noise throughout: what compresses well would hide copies in flight
     shards: dict[str, dict[str, np.ndarray]] = {}
-    for path, spec in leaf_specs(abstract(CONFIG, np.float32)).items():
+    for path, spec in leaf_specs(abstract(cfg, np.float32)).items():
         shard = f"model-{path.split('.')[1] if path.startswith('layers') else 'rest'}.safetensors"
-        for entry in claims(LLAMA, path, spec, []):
+        for entry in claims(TABLES[cfg.family], path, spec, []):
             stored = to_disk(np.broadcast_to(np.int8(0), entry.shape), entry.layout).shape
             values = generator.standard_normal(stored, dtype=np.float32)
             shards.setdefault(shard, {})[entry.name] = values.astype(ml_dtypes.bfloat16)
@@ -46,9 +42,9 @@ def large(tmp_path_factory) -> Path:
     for shard, tensors in shards.items():
         save_file(tensors, folder / shard)
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
-    (folder / "config.json").write_text(json.dumps(raw_config(CONFIG)))
+    (folder / "config.json").write_text(json.dumps(raw_config(cfg)))
     byte_tokenizer().save_pretrained(folder)
-    return folder
+    return cfg, folder
 
 
 def _peak(what: str, source: Path, out: Path, dtype: str) -> int:
@@ -59,15 +55,16 @@ def _peak(what: str, source: Path, out: Path, dtype: str) -> int:
     return json.loads(done.stdout.splitlines()[-1])["peak"]
 
 
-def _bound(dtype: str) -> float:
-    sizes = [int(np.prod(spec.shape)) * np.dtype(dtype).itemsize for spec in jax.tree.leaves(abstract(CONFIG, dtype))]
+def _bound(cfg: DecoderConfig, dtype: str) -> float:
+    sizes = [int(np.prod(spec.shape)) * np.dtype(dtype).itemsize for spec in jax.tree.leaves(abstract(cfg, dtype))]
     return sum(sizes) + 2.5 * max(sizes) + 100 * MIB
 
 
 def test_conversion_and_loading_stay_within_the_memory_bound(large, tmp_path):
+    cfg, folder = large
     out = tmp_path / "converted"
-    runs = [("convert", large, "float32"), ("load", out, "float32"), ("load", large, "bfloat16")]
+    runs = [("convert", folder, "float32"), ("load", out, "float32"), ("load", folder, "bfloat16")]
     for what, source, dtype in runs:
-        peak, bound = _peak(what, source, out, dtype), _bound(dtype)
+        peak, bound = _peak(what, source, out, dtype), _bound(cfg, dtype)
         print(f"{what} {source.name} {dtype}: {peak / MIB:.0f} MiB, bound {bound / MIB:.0f} MiB")
         assert peak <= bound

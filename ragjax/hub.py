@@ -20,7 +20,7 @@ from ragjax.models.config import DecoderConfig
 from ragjax.models.decoder import Decoder, abstract
 from ragjax.weights import checkpoint
 from ragjax.weights.download import fetch
-from ragjax.weights.published import open_published
+from ragjax.weights.opening import open_published
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -21,7 +21,7 @@ from ragjax.models.decoder import abstract
 from ragjax.weights import checkpoint
 from ragjax.weights.download import fetch_config
 from ragjax.weights.keymap import leaf_specs
-from ragjax.weights.published import open_published
+from ragjax.weights.opening import open_published
 
 GIGABYTE = 1e9
 

@@ -15,7 +15,7 @@ from ragjax.weights import checkpoint
 from ragjax.weights.download import fetch
 from ragjax.weights.fingerprint import fingerprint_cast
 from ragjax.weights.keymap import Ledger
-from ragjax.weights.published import Published, open_published
+from ragjax.weights.opening import Published, open_published
 
 
 def convert_model(

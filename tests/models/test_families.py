@@ -185,7 +185,7 @@ def test_A08_the_text_tower_of_a_multimodal_checkpoint(tmp_path):
     assert lm.stop_ids == (1, 106, lm.tokenizer.eos_token_id)
     assert [cfg.rope_at(layer).factor for layer in range(7)] == [1, 1, 1, 1, 1, 8, 1]
 
-    from ragjax.weights.published import open_published
+    from ragjax.weights.opening import open_published
 
     _, ledger = open_published(tmp_path).load_params(jnp.float32)
     assert set(ledger.skipped) == set(images)

@@ -19,7 +19,7 @@ from ragjax.testing import byte_tokenizer, random_params, tiny_config, write_che
 from ragjax.weights import checkpoint, convert
 from ragjax.weights.convert import convert_model
 from ragjax.weights.fingerprint import fingerprint_files
-from ragjax.weights.published import open_published
+from ragjax.weights.opening import open_published
 
 CONFIG = tiny_config(qkv_bias=True, output_bias=True)
 ROOT = Path(__file__).parents[2]
@@ -195,7 +195,7 @@ import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
 from ragjax.models.decoder import abstract
 from ragjax.weights import checkpoint
-from ragjax.weights.published import open_published
+from ragjax.weights.opening import open_published
 published = open_published(sys.argv[2])
 target = abstract(published.config, jnp.float32)
 plain, _ = published.load_params(jnp.float32)

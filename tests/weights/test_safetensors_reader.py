@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from ragjax import hub
 from ragjax.testing import byte_tokenizer, disk_tensors, random_params, raw_config, tiny_config, write_checkpoint
-from ragjax.weights.published import open_published
+from ragjax.weights.opening import open_published
 from ragjax.weights.safetensors_reader import open_safetensors
 
 CONFIG = tiny_config()

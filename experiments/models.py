@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+from ragjax.runtime import setup
 from ragjax.weights import checkpoint
 from ragjax.weights.convert import convert_model, summary
 
@@ -104,6 +105,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     unknown = [name for name in names if name not in MODELS]
     if unknown:
         parser.error(f"no such model: {', '.join(unknown)} (there are {', '.join(MODELS)})")
+    setup(cache="")
     try:
         for name in names:
             ensure_model(name)

@@ -67,6 +67,8 @@ def setup(*, cache: str | os.PathLike | None = None, level: int = logging.INFO) 
     `cache` names the folder of the compilation cache (default `JAX_COMPILATION_CACHE_DIR`, else `.cache/jax`; the
     empty string switches it off). A folder that cannot be written is a warning, not an error.
     """
+    # transformers serves tokenizers here: that it finds no PyTorch is as it should be.
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     first = jax.process_index() == 0
     logging.basicConfig(format="%(message)s")
     LOG.setLevel(level if first else logging.ERROR)

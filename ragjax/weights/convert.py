@@ -11,6 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 from etils import epath
 
+from ragjax.runtime import setup
 from ragjax.weights import checkpoint
 from ragjax.weights.download import fetch
 from ragjax.weights.fingerprint import fingerprint_cast
@@ -53,6 +54,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--force", action="store_true", help="replace an existing checkpoint")
     args = parser.parse_args(argv)
+    setup(cache="")
     try:
         folder, ledger = convert_model(args.source, args.out, args.dtype, args.force, progress=True)
     except (OSError, ValueError, ImportError) as error:

@@ -102,6 +102,8 @@ def test_prompts_of_ones_own_are_read_from_a_file(tmp_path):
         ('version = "m"\nread_alon = "x"', "unknown prompt field 'read_alon'"),
         ('version = "m"\nread_alone = 3', "'read_alone' is not a text"),
         ('read_alone = "x"', "give the prompts a version"),
+        ('version = "m"\nread_question_first = "{question}"', "has to hold {context}, {question}"),
+        ('version = "m"\nread_alone = "{question} {topic}"', "has to hold {question}"),
     ):
         path.write_text(text)
         with pytest.raises(ValueError, match=message):

@@ -268,6 +268,22 @@ def test_B07_alpha_lies_between_zero_and_one(models, alpha):
         FaviComp(**models).compress_alphas(EXAMPLES, (0.5, alpha))
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"max_new": 0}, "max_new counts new tokens"),
+        ({"mix": "sum"}, "mix is one of"),
+        ({"prompt_format": "raw"}, "prompt_format is one of"),
+        ({"penalty_scope": "text"}, "penalty_scope is"),
+        ({"seed": 2**32}, "a seed lies in"),
+        ({"on_overflow": "cut"}, "on_overflow is one of"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_when_built(models, setting, message):
+    with pytest.raises(ValueError, match=message):
+        FaviComp(**models, **setting)
+
+
 def test_B15_models_without_a_chat_template_take_plain_prompts(models):
     bare = {role: dataclasses.replace(lm, tokenizer=byte_tokenizer(chat=False)) for role, lm in models.items()}
     with pytest.raises(ValueError, match='choose prompt_format="plain"'):

@@ -145,6 +145,15 @@ def test_C03_other_special_ids_are_refused():
     assert share_vocabulary([first, other], admit_added=True).masked == ()
 
 
+def test_C05_two_tokenizers_are_never_bridged_through_text():
+    """There is no mode that re-tokenises one model's text for another: such a pair is refused, added tokens or not."""
+    words, characters = word_model(128, 0), tiny_model()
+    for pairs in ([words, characters], [characters, words]):
+        for admitted in (False, True):
+            with pytest.raises(VocabularyMismatch, match="do not share a vocabulary"):
+                share_vocabulary(pairs, admit_added=admitted)
+
+
 def test_C04_pairs_that_differ_in_added_tokens_mix_only_by_name():
     base = word_model(128, 0, word_tokenizer(added=("<a>", "<b>", "<c>")))
     instruct = word_model(128, 1, word_tokenizer(added=("<x>", "<b>", "<z>")))

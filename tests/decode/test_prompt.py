@@ -107,6 +107,19 @@ def test_B15_a_template_that_ignores_the_system_role():
     assert found.notes
 
 
+@pytest.mark.parametrize("content", ["Be brief.", "Be <bos> brief."])
+def test_B15_a_chat_of_ones_own_keeps_its_system_text(content):
+    """As for prompts of ours: merged into the user's turn and said so, whether or not a text spells a special token."""
+    body = "{% if m['role'] != 'system' %}{{ m['role'] }}: {{ m['content'] }}\n{% endif %}{% endfor %}"
+    raising = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
+    for template in (TEMPLATE + body, raising + TEMPLATE + body):
+        found = P.build_chat(tokenizer_with(template), messages(content, "Who?"))
+        assert found.text == f"user: {content}\n\nWho?\n"
+        assert "the system text was merged into the user's turn" in found.notes
+        with pytest.raises(P.PromptError, match="no system role, and no user turn follows"):
+            P.build_chat(tokenizer_with(template), messages(content, "Who?")[:1])
+
+
 def test_B15_a_template_that_trims_or_has_a_system_text_of_its_own():
     first = "{% if messages[0]['role'] != 'system' %}system: You help.\n{% endif %}"
     body = "{{ m['role'] }}: {{ m['content'] | trim }}\n{% endfor %}"

@@ -140,6 +140,20 @@ def test_B09_strict_raises_where_the_default_reports(both, reader):
         dataclasses.replace(reader, lm=poisoned, strict=True).read(QUESTIONS, CONTEXTS)
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"max_new": 0}, "max_new counts new tokens"),
+        ({"prompt_format": "raw"}, "prompt_format is one of"),
+        ({"seed": -1}, "a seed lies in"),
+        ({"order": "random"}, "order is one of"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_when_built(reader, setting, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(reader, **setting)
+
+
 def test_B10_sampled_answers_depend_on_the_id_alone(reader):
     sampled, ids = dataclasses.replace(reader, temperature=1.0, seed=5), ["a", "b", "c", "d"]
     found = [f.text for f in sampled.read(QUESTIONS, CONTEXTS, ids=ids)]

@@ -102,6 +102,13 @@ def test_A20_error_is_flat_over_positions(biases):
     assert error.max() < 1e-4
 
 
+@pytest.mark.parametrize("layer", [-1, 3, 99])
+def test_hidden_states_of_a_layer_that_is_not_there_are_refused(layer):
+    lm = pair().ours
+    with pytest.raises(ValueError, match="layer counts the blocks from 0 to 2"):
+        decoder.forward(lm.params, lm.config, jnp.zeros((1, 4), jnp.int32), jnp.ones((1, 4), bool), layer)
+
+
 def test_hidden_states_of_every_layer_equal_transformers():
     import torch
 

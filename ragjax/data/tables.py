@@ -1,6 +1,6 @@
 """From the bytes of a table to its rows: Parquet, and DPR's tab-separated questions.
 
-Parquet is read by pyarrow alone, without the feature metadata that versions of `datasets` write differently.
+Parquet is read as a `datasets.Dataset`, without the feature metadata that its versions write differently.
 """
 
 import csv
@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from ragjax.data.records import DataError
 from ragjax.data.rows import Row
 
-_BATCH = 256
 PARQUET = b"PAR1"
 
 
@@ -18,14 +17,13 @@ def parquet_rows(raw: bytes, name: str) -> Iterator[Row]:
     """The rows of a Parquet file, numbered from 1. Raises DataError, naming the file, where it is damaged."""
     import pyarrow as pa
     import pyarrow.parquet as pq
+    from datasets import Dataset
+    from datasets.table import InMemoryTable
 
     try:
-        file = pq.ParquetFile(io.BytesIO(raw))
-        number = 0
-        for batch in file.iter_batches(_BATCH):
-            for value in batch.to_pylist():
-                number += 1
-                yield Row(number, value, unit="row")
+        table = pq.read_table(io.BytesIO(raw)).replace_schema_metadata(None)
+        for number, value in enumerate(Dataset(InMemoryTable(table)), start=1):
+            yield Row(number, value, unit="row")
     except pa.ArrowException as error:
         raise DataError(
             f"{name}: expected JSON Lines, a JSON array or a whole Parquet file, but it is a damaged Parquet file "

@@ -58,7 +58,8 @@ def plan_batches(lengths: Sequence[Sequence[int]], batch: int) -> BatchPlan:
     table = np.asarray(lengths, int)
     if not table.size:
         return BatchPlan((), 0, 0)
-    order = np.argsort(table.max(axis=1), kind="stable")
+    # By the longest member, then by each: the batches do not depend on the order in which the examples came.
+    order = np.lexsort((*table.T, table.max(axis=1)))
     groups = [order[i : i + batch] for i in range(0, len(order), batch)]
     rows = batch if len(groups) > 1 else min(batch, 1 << (len(order) - 1).bit_length())
     padded = [_merge([bucket(int(table[g, m].max())) for g in groups]) for m in range(table.shape[1])]

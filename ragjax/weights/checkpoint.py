@@ -5,6 +5,8 @@ renamed at the end, so a conversion that is killed leaves at most that sibling, 
 asks the caller where each array goes; nothing of the topology that wrote a checkpoint is read back.
 """
 
+import ctypes
+import gc
 import json
 import os
 import tempfile
@@ -150,6 +152,7 @@ def restore(folder: str | os.PathLike, target: Decoder) -> Decoder:
             restore_args = ocp.checkpoint_utils.construct_restore_args(item)
             args = ocp.args.PyTreeRestore(item=item, restore_args=restore_args, partial_restore=True)
             flat |= traverse_util.flatten_dict(checkpointer.restore(path, args=args), sep=".")
+            _return_memory()
     return jax.tree.unflatten(jax.tree.structure(target), [flat[name] for name in specs])
 
 
@@ -161,6 +164,14 @@ def _save_params(path: epath.Path, params: Decoder) -> None:
     with ocp.Checkpointer(_handler(ocp, flat)) as checkpointer:
         tree = traverse_util.unflatten_dict(flat, sep=".")
         checkpointer.save(path.absolute(), args=ocp.args.PyTreeSave(tree))
+
+
+def _return_memory() -> None:
+    """Free what Orbax left in reference cycles, and hand free pages back: glibc keeps those of other threads."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _in_groups(leaves: Mapping[str, Any]) -> list[list[str]]:

@@ -4,7 +4,7 @@ Everything a user can get wrong is found in this order: fields, data, models' pl
 then are models loaded.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import resources
@@ -51,11 +51,11 @@ def library() -> Library:
     from ragjax.hub import load, resolve
     from ragjax.memory import check_models
 
-    def compressor(**settings: Any) -> FaviComp:
-        """A FaviComp whose models are known to share a vocabulary before anything is decoded."""
+    def compressor(alphas: Collection[float], **settings: Any) -> FaviComp:
+        """A FaviComp whose models, where they are to be mixed, are known to share a vocabulary."""
         made = FaviComp(**settings)
-        models = [model for model in (made.compressor, made.target) if model is not None]
-        share_vocabulary(models, admit_added=made.admit_added)
+        if any(0 < alpha < 1 for alpha in alphas):
+            share_vocabulary([made.compressor, made.target], admit_added=made.admit_added)
         return made
 
     return Library(resolve, load, compressor, Reader, count_tokens, check_models)
@@ -284,6 +284,7 @@ def make_compressor(
     alphas = {alpha for point in points for alpha in alphas_of(point)}
     named = {field: next((getattr(p, field) for p in points if getattr(p, field)), None) for field in SHARED_FIELDS}
     return parts.compressor(
+        alphas,
         compressor=models[named["compressor"], first.dtype] if min(alphas) < 1 else None,
         target=models[named["target"], first.dtype] if max(alphas) > 0 else None,
         max_new=first.max_new,

@@ -155,13 +155,13 @@ def settle_presets(study: Study, parts: Library) -> Study:
     return replace(study, points=points, labels=label_points(points))
 
 
-def check_inputs(study: Study, parts: Library, force: bool) -> dict[Source, LoadedExamples]:
-    """The data, once it is known that data, models and folder are as the study needs them.
+def check_inputs(study: Study, data: Mapping[Source, LoadedExamples], parts: Library, force: bool) -> None:
+    """See that rules, folder and models are as the study needs them.
 
     Raises:
-      ValueError, OSError: about a data file, a model's place, or a folder that holds rows made with other settings.
+      ValueError, OSError: about a dataset without rules, a folder that holds rows made with other settings, or a
+        model's place.
     """
-    data = load_data(study.points)
     for point in study.points:
         for example in data[source_of(point)].examples:
             rules_of(point, example)
@@ -172,7 +172,6 @@ def check_inputs(study: Study, parts: Library, force: bool) -> dict[Source, Load
         )
     for name, _ in model_names(study.points):
         parts.resolve(name)
-    return data
 
 
 def execution_settings(
@@ -215,9 +214,10 @@ def make_rows(
       InputError: what the user gave cannot be run.
     """
     try:
+        data = load_data(study.points)
         check_models(study.points, parts.check)
         study = settle_presets(study, parts)
-        data = check_inputs(study, parts, arguments.force)
+        check_inputs(study, data, parts, arguments.force)
         for loaded in data.values():
             console.print(*describe_data(loaded), sep="\n", markup=False, highlight=False, soft_wrap=True)
         if arguments.force and (kept := set_aside(study.folder)):

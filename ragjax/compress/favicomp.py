@@ -17,6 +17,7 @@ from ragjax.compress.cut import cut_to_budget, source_length
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, number_documents
 from ragjax.data import Document, Example, example_ids
 from ragjax.decode.engine import DecodeResult, Execution, Sampling, Voice, check_settings, decode_prompts
+from ragjax.decode.ensemble import share_vocabulary
 from ragjax.decode.prompt import Prompt, build_prompt, count_tokens, decode_pieces
 from ragjax.decode.sampling import check_knobs
 from ragjax.decode.state import Decoded
@@ -147,9 +148,30 @@ class FaviComp:
     def _run(
         self, examples: Sequence[Example], alphas: Sequence[float], budget: Budget | None
     ) -> list[list[Compressed]]:
-        """Decode every example at every alpha: result[example][alpha]."""
+        """Decode every example at every alpha: result[example][alpha].
+
+        Alphas 0 and 1 are one model's alone. They join the others' decode where that costs nothing and changes
+        nothing: where models are mixed anyway, and no id is masked because the tokenizers differ in it.
+        """
         if not examples:
             return []
+        inner = [alpha for alpha in alphas if 0 < alpha < 1]
+        if len(alphas) == 1 or (inner and not self._masked_ids()):
+            return self._run_together(examples, alphas, budget)
+        groups = [(alpha,) for alpha in alphas if alpha in (0, 1)] + ([tuple(inner)] if inner else [])
+        columns: dict[float, tuple[Compressed, ...]] = {}
+        for group in groups:
+            rows = self._run_together(examples, group, budget)
+            columns |= dict(zip(group, zip(*rows, strict=True), strict=True))
+        return [list(row) for row in zip(*(columns[alpha] for alpha in alphas), strict=True)]
+
+    def _masked_ids(self) -> tuple[int, ...]:
+        return share_vocabulary([self.compressor, self.target], admit_added=self.admit_added).masked
+
+    def _run_together(
+        self, examples: Sequence[Example], alphas: Sequence[float], budget: Budget | None
+    ) -> list[list[Compressed]]:
+        """As `_run`, in one decode over one prompt cache."""
         built = [self._build(example, alphas) for example in examples]
         result = self._decode(examples, built, alphas)
         masked = f"ids that differ between the tokenizers and were never emitted: {list(result.masked)}"

@@ -6,6 +6,7 @@ Parquet is read as a `datasets.Dataset`, without the feature metadata that its v
 import csv
 import io
 from collections.abc import Iterator
+from typing import Any
 
 from ragjax.data.records import DataError
 from ragjax.data.rows import Row
@@ -46,10 +47,20 @@ def tab_rows(raw: bytes, name: str) -> Iterator[Row]:
         table = csv.reader(io.StringIO(raw.decode("utf-8"), newline=""), delimiter="\t")
     except UnicodeDecodeError as error:
         raise DataError(f"{name}: not UTF-8: {error.reason} (byte {error.start + 1})") from None
-    for cells in table:
+    for cells in _cells(table, name):
         if table.line_num == 1 and [cell.strip() for cell in cells] == ["id", "text", "title"]:
             raise DataError(f"{name}: a corpus of passages (id, text, title) has no questions")
-        if len(cells) == 2:
+        if any("\n" in cell for cell in cells):
+            yield Row(table.line_num, problem="a cell that goes on over several lines: a quote was not closed")
+        elif len(cells) == 2:
             yield Row(table.line_num, {"question": cells[0], "answers": cells[1]})
         elif cells:
             yield Row(table.line_num, problem=f"a question, a tab and a list of answers, got {len(cells)} cells")
+
+
+def _cells(table: Any, name: str) -> Iterator[list[str]]:
+    """The rows of a CSV reader; what it cannot read is a DataError with file and line."""
+    try:
+        yield from table
+    except csv.Error as error:
+        raise DataError(f"{name}, line {table.line_num}: {error}") from None

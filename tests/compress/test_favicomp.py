@@ -12,6 +12,7 @@ from ragjax.compress.cut import source_length
 from ragjax.compress.favicomp import FaviComp
 from ragjax.compress.prompts import number_documents
 from ragjax.data.records import Document, Example
+from ragjax.decode.ensemble import VocabularyMismatch
 from ragjax.decode.prompt import build_prompt, count_tokens
 from ragjax.decode.text import DecodeFailed
 from ragjax.testing import byte_tokenizer, random_params
@@ -74,6 +75,17 @@ def test_several_alphas_equal_runs_of_their_own(models):
                 assert one.trace.winners == two.trace.winners
                 assert one.trace.member_argmax.tolist() == two.trace.member_argmax.tolist()
                 np.testing.assert_allclose(one.trace.log_probs, two.trace.log_probs, atol=1e-5)
+
+
+def test_alphas_zero_and_one_are_never_mixed_and_need_no_shared_vocabulary(models):
+    """Two models that could not be mixed: each writes as it would alone, and only an alpha between is refused."""
+    other = dataclasses.replace(models["target"], tokenizer=byte_tokenizer(bos=False), name="other")
+    pair = FaviComp(compressor=models["compressor"], target=other, **RUN)
+    zero, one = pair.compress_alphas(EXAMPLES, (0.0, 1.0))
+    assert tokens(zero) == tokens(FaviComp(compressor=models["compressor"], **RUN, alpha=0.0).compress(EXAMPLES))
+    assert tokens(one) == tokens(FaviComp(target=other, **RUN, alpha=1.0).compress(EXAMPLES))
+    with pytest.raises(VocabularyMismatch):
+        pair.compress_alphas(EXAMPLES, (0.0, 0.5, 1.0))
 
 
 def test_alpha_zero_needs_no_target_and_alpha_one_no_compressor(models):

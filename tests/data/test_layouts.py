@@ -178,6 +178,20 @@ RETRIEVED = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ('q one\t["a"]\n"q two\t["b"]\nq three\t["c"]\n', "line 3.*a quote was not closed"),
+        ("q\t" + "x" * 200_000 + "\n", "line 1.*field larger than field limit"),
+    ],
+)
+def test_I07_tables_that_csv_cannot_read_are_refused_by_line(table, message, tmp_path):
+    path = tmp_path / "nq-test.qa.csv"
+    path.write_text(table)
+    with pytest.raises(DataError, match=message):
+        load_examples(path, questions_only=True)
+
+
 @pytest.mark.parametrize("written", RETRIEVED)
 @pytest.mark.parametrize("write", [rows.lines, rows.array])
 def test_retrieved_files_of_dpr_contriever_and_favicomp(written, write, tmp_path):

@@ -54,7 +54,7 @@ class FakeCompressor:
 
     built: ClassVar[list] = []
 
-    def __init__(self, **settings):
+    def __init__(self, alphas, **settings):
         self.settings, self.calls = settings, []
         FakeCompressor.built.append(self)
 

@@ -353,7 +353,8 @@ def test_models_without_a_shared_vocabulary_are_refused_before_anything_is_decod
     model = tiny_model()
     other = replace(model, tokenizer=byte_tokenizer(bos=False))
     with pytest.raises(VocabularyMismatch, match="bos_token_id"):
-        library().compressor(compressor=model, target=other)
+        library().compressor((0.5,), compressor=model, target=other)
+    library().compressor((0.0, 1.0), compressor=model, target=other)  # never mixed
 
 
 def test_a_model_without_a_chat_template_is_told_what_to_do():

@@ -18,8 +18,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """With --fail-on-skip, a run in which anything was skipped has failed."""
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if session.config.getoption("--fail-on-skip") and reporter.stats.get("skipped"):
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")  # A worker of xdist has none.
+    if reporter is not None and session.config.getoption("--fail-on-skip") and reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

@@ -73,6 +73,21 @@ def test_I03_a_local_file_is_always_accepted(tmp_path):
     assert load_dataset("hotpotqa", source=path, limit=2).warnings == ()
 
 
+@pytest.mark.parametrize(
+    ("states", "message"),
+    [
+        ({"split": "train"}, "a1 is of the split train, not distractor/validation: name it with --split"),
+        ({"dataset": "musique"}, "a1 is a question of musique, not of hotpotqa"),
+    ],
+)
+def test_rows_that_say_what_they_are_are_not_read_as_something_else(states, message, tmp_path):
+    row = {**rows.hotpot_original(rows.HOTPOT_HUB[0]), **states}
+    with pytest.raises(DataError, match=message):
+        load_dataset("hotpotqa", source=rows.array(tmp_path / "rows.json", [row]))
+    agreeing = {**rows.hotpot_original(rows.HOTPOT_HUB[0]), "split": "dev (v1)", "dataset": "hotpotqa"}
+    assert load_dataset("hotpotqa", source=rows.array(tmp_path / "rows.json", [agreeing])).examples
+
+
 def test_a_folder_holds_hub_files_of_several_splits_and_shards(tmp_path):
     first, second, third = rows.HOTPOT_HUB
     for config, number, row in (("distractor", 0, first), ("distractor", 1, second), ("fullwiki", 0, third)):

@@ -16,7 +16,6 @@ LOG = logging.getLogger("ragjax")
 PROGRAMS: Counter[tuple] = Counter()
 """Every program traced in this process, by (name, *shapes): what `note_program` was told."""
 
-
 PROMPT_TOKENS: Counter[str] = Counter()
 """Prompt tokens read in this process: "padded", with padding and dummy rows, and "real"."""
 

@@ -26,9 +26,19 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.fixture(scope="session")
 def smollm2() -> Path:
     """The converted checkpoint of SmolLM2-135M-Instruct, which `make models` makes."""
-    folder = Path(os.environ.get("RAGJAX_HOME", ROOT / "checkpoints")) / "smollm2-135m-instruct"
+    return _converted("smollm2-135m-instruct")
+
+
+@pytest.fixture(scope="session")
+def gemma3() -> Path:
+    """The converted checkpoint of Gemma 3 270M, which `make models` makes."""
+    return _converted("gemma-3-270m")
+
+
+def _converted(name: str) -> Path:
+    folder = Path(os.environ.get("RAGJAX_HOME", ROOT / "checkpoints")) / name
     if not (folder / "ragjax.json").exists():
-        pytest.skip("SmolLM2 is not converted: run `make models`")
+        pytest.skip(f"{name} is not converted: run `make models`")
     return folder
 
 

@@ -30,11 +30,8 @@ STORY = (
 
 
 @pytest.fixture(scope="module")
-def lm() -> ragjax.LanguageModel:
-    folder = Path(os.environ.get("RAGJAX_HOME", ROOT / "checkpoints")) / GEMMA3
-    if not (folder / "ragjax.json").exists():
-        pytest.skip("Gemma 3 270M is not converted: run `make models`")
-    return ragjax.load(folder)
+def lm(gemma3: Path) -> ragjax.LanguageModel:
+    return ragjax.load(gemma3)
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +112,7 @@ def test_greedy_tokens(lm, oracle) -> None:
     """64 tokens after a text longer than the window."""
     text = STORY * 10 + "The keeper"
     found = generate(lm, text, max_new=64)
+    assert len(found.tokens) == 64
     ids = list(lm.tokenizer(text)["input_ids"])
     assert found.prompt_tokens == len(ids) > 512
     assert found.tokens.tolist() == greedy(oracle, [(ids, 1.0)], 64, lm.stop_ids)

@@ -207,6 +207,12 @@ DATASETS = {
 _SPELLINGS = {"dev": "validation", "val": "validation"}
 
 
+def plain_split(name: str) -> str:
+    """The first word of a split's name, "dev" and "val" as "validation"."""
+    word = name.lower().split()[0]
+    return _SPELLINGS.get(word, word)
+
+
 def find_split(dataset: str, split: str | None = None) -> tuple[str, Split]:
     """A split's full name (`config/split`) and what is known of it; `None` is the evaluation split.
 

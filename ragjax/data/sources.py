@@ -11,7 +11,7 @@ from pathlib import Path
 
 from etils import epath
 
-from ragjax.data.catalog import DATASETS, Dataset, Split, check_count, find_split
+from ragjax.data.catalog import DATASETS, Dataset, Split, check_count, find_split, plain_split
 from ragjax.data.files import LoadedExamples, load_files
 from ragjax.data.records import DataError, Example
 
@@ -141,20 +141,14 @@ def needs_documents(dataset: str) -> str:
 
 def _refuse_other_rows(loaded: LoadedExamples, dataset: str, split: str) -> None:
     """Raise DataError where a row states another dataset, or another split, than the one it is read as."""
-    part = _plain_split(split.rsplit("/", 1)[-1])
+    part = plain_split(split.rsplit("/", 1)[-1])
     for example in loaded.examples:
         states = str(example.meta.get("dataset") or dataset).lower()
         if states in DATASETS and states != dataset:
             raise DataError(f"{loaded.path}: {example.id} is a question of {states}, not of {dataset}")
-        stated = _plain_split(str(example.meta.get("split") or part))
+        stated = plain_split(str(example.meta.get("split") or part))
         if stated in ("train", "validation", "test") and stated != part:
             raise DataError(f"{loaded.path}: {example.id} is of the split {stated}, not {split}: name it with --split")
-
-
-def _plain_split(name: str) -> str:
-    """The first word of a split's name; papers say dev where the hub says validation."""
-    word = name.lower().split()[0]
-    return "validation" if word == "dev" else word
 
 
 def _warnings(dataset: str, full: str, known: Split, loaded: LoadedExamples, limit: int | None) -> list[str]:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from etils import epath
 
+from experiments.evidence import weights_of
 from experiments.experiment import METHODS
-from experiments.pipeline import weights_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,156 +1,88 @@
-"""One batch through a group's methods: documents to evidence, evidence to answers, answers to scored rows.
+"""One batch through a group's methods: evidence, answers, scored rows.
 
-The methods of a group differ only in the target's weight, so one compressor decodes them all over one prompt cache.
-Each stage's wall-clock time, compilation aside, is charged to the points by their share of the generated tokens.
+What the reader is shown is made by the group's `Maker` (`experiments.evidence`); here it is read and scored.
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from experiments.experiment import METHODS, Experiment
-from ragjax.compress.base import Budget, Compressed, Trace
+from experiments.evidence import Clock, Evidence, Maker, charge, significant, timed, total_of
+from experiments.experiment import Experiment
 from ragjax.compress.prompts import number_documents
-from ragjax.data.overlap import matching_documents
 from ragjax.data.records import Document, Example
 from ragjax.evals.normalize import NORMALIZERS
 from ragjax.evals.qa import Rules, hits, official_rules, score_prediction
 from ragjax.evals.run import Outcome, Row, Tell
-from ragjax.runtime import CompileClock
-
-DIGITS = 6
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What one method shows the reader for one question, its columns, and the number of tokens it decoded.
+class Read:
+    """One question's reading, the score of its context, and what each of the two cost."""
 
-    `context` is a compressed text, whole documents, or None for nothing.
-    """
-
-    context: str | tuple[Document, ...] | None
-    columns: Mapping[str, Any]
-    generated: int = 0
+    reading: Any
+    score: Any | None
+    reading_clock: Clock
+    scoring_clock: Clock | None
 
 
 @dataclass(frozen=True)
 class Pipeline:
     """A group's points and examples, and the models' parts that turn them into rows: the `work` of a run's group.
 
-    `compressor` is None where no point decodes evidence; `scorer` reads for the perplexity where the reader is not
-    the model that measures it. `count_shown` counts the reader's tokens, `count_measured` those of that model.
+    `maker` makes the evidence; `scorer` reads for the perplexity where the reader is not the model that measures it,
+    whose tokens `count_measured` counts.
     """
 
     points: tuple[Experiment, ...]
     examples: tuple[Example, ...]
-    compressor: Any | None
+    maker: Maker
     reader: Any
     scorer: Any | None
-    count_shown: Callable[[str], int]
     count_measured: Callable[[str], int]
 
     def __call__(self, points: Sequence[int], items: Sequence[int], tell: Tell) -> Outcome:
         """The rows [point][item] of some points and items, and the timing rows."""
         examples = [self.examples[i] for i in items]
-        tell("compressing")
-        chosen = [self.points[p] for p in points]
-        (evidence, tokens), clock = timed(lambda: self.gather(chosen, examples))
-        generated = [sum(one.generated for one in row) for row in evidence]
-        shares = decoding_shares(chosen, tokens)
-        costs = zip(points, shares, generated, strict=True)
-        timings = [charge("compress", clock, p, share, tokens, len(items)) for p, share, tokens in costs]
-        rows = []
+        evidence, timings = self.maker.gather({p: self.points[p] for p in points}, examples, tell)
+        rows, known = [], {}
         for n, (p, row) in enumerate(zip(points, evidence, strict=True), 1):
             tell(f"reading {n}/{len(points)}: {self.points[p].title}")
-            read, read_timings = self.read(p, examples, row)
-            rows.append(read)
-            timings += read_timings
+            read = self.read(examples, row, known)
+            timings += [charge(stage, clock, p, 1.0, *of) for stage, clock, of in costs_of(read)]
+            made = zip(examples, row, read, strict=True)
+            rows.append([self.row(self.points[p], x, e, r) if r else dict(e.columns) for x, e, r in made])
         return rows, timings
 
-    def gather(
-        self, points: Sequence[Experiment], examples: Sequence[Example]
-    ) -> tuple[list[list[Evidence]], dict[float, int]]:
-        """Each point's evidence, [point][example], and the number of tokens decoded at each alpha."""
-        if self.compressor is None:
-            return [[self.uncompressed(point, example) for example in examples] for point in points], {}
-        alphas = sorted({alpha for point in points for alpha in alphas_of(point)})
-        decoded = self.compressor.compress_alphas(examples, alphas, Budget.of(points[0].budget))
-        by_alpha = dict(zip(alphas, decoded, strict=True))
-        tokens = {alpha: sum(len(one.trace.tokens) for one in of if one.trace) for alpha, of in by_alpha.items()}
-        evidence = [
-            [self.compressed([by_alpha[alpha][i] for alpha in alphas_of(point)]) for i in range(len(examples))]
-            for point in points
-        ]
-        return evidence, tokens
+    def read(
+        self, examples: Sequence[Example], evidence: Sequence[Evidence], known: dict[tuple, "Read"]
+    ) -> list["Read | None"]:
+        """The reading of each question's evidence, None where that failed.
 
-    def uncompressed(self, point: Experiment, example: Example) -> Evidence:
-        """The documents as they are, the gold ones among them (all where none is), or nothing."""
-        shown = example.documents if point.method in ("raw", "gold") else ()
-        if point.method == "gold":
-            shown = matching_documents(example.documents, example.gold_documents) or shown
-        text = "\n".join(document.text for document in shown)
-        columns = {
-            "status": "empty" if METHODS[point.method].documents and not shown else "ok",
-            "text": text,
-            "requested": None,
-            "achieved": self.count_shown(text),
-            "source_tokens": self.count_shown("\n".join(document.text for document in example.documents)),
-            "dropped_documents": 0,
-            "finish_reason": None,
-            "traces": [],
-            "notes": [],
-        }
-        return Evidence(shown or None, columns)
+        What another point of the group showed for the same question is read once: `known` keeps it.
+        """
+        keys = [None if has_failed(one.columns) else key_of(i, one) for i, one in enumerate(evidence)]
+        fresh = [i for i, key in enumerate(keys) if key is not None and key not in known]
+        if fresh:
+            found = self.read_fresh([examples[i] for i in fresh], [evidence[i].context for i in fresh])
+            known.update(zip([keys[i] for i in fresh], found, strict=True))
+        return [None if key is None else known[key] for key in keys]
 
-    def compressed(self, parts: Sequence[Compressed]) -> Evidence:
-        """The evidence of one text, or of several joined by newlines; the worst status stands for all."""
-        texts = [part.text for part in parts if part.text.strip()]
-        status = max((part.status for part in parts), key=severity)
-        joined = "\n".join(texts)
-        columns = {
-            "status": status,
-            "text": joined,
-            "requested": parts[0].requested,
-            "achieved": self.count_shown(joined),
-            "source_tokens": parts[0].source_tokens,
-            "dropped_documents": max(part.dropped_documents for part in parts),
-            "finish_reason": "+".join(part.trace.finish_reason for part in parts if part.trace is not None) or None,
-            "traces": [trace_columns(part.trace) for part in parts if part.trace is not None],
-            "notes": list(dict.fromkeys(note for part in parts for note in part.notes)),
-        }
-        generated = sum(len(trace["tokens"]) for trace in columns["traces"])
-        return Evidence(joined if texts else None, columns, generated)
-
-    def read(self, p: int, examples: Sequence[Example], evidence: Sequence[Evidence]) -> tuple[list[Row], list[Row]]:
-        """The rows of one point, scored where its evidence did not fail, and the timings of its reading."""
-        good = [i for i, one in enumerate(evidence) if not has_failed(one.columns)]
-        rows: list[Row] = [dict(one.columns) for one in evidence]
-        scored, timings = (
-            self.read_good(p, [examples[i] for i in good], [evidence[i] for i in good]) if good else ([], [])
-        )
-        for i, row in zip(good, scored, strict=True):
-            rows[i] = row
-        return rows, timings
-
-    def read_good(
-        self, p: int, examples: Sequence[Example], evidence: Sequence[Evidence]
-    ) -> tuple[list[Row], list[Row]]:
-        """As `read`, of evidence that did not fail."""
-        questions, contexts = [example.question for example in examples], [one.context for one in evidence]
-        ids, own = [example.id for example in examples], self.scorer is None
+    def read_fresh(self, examples: Sequence[Example], contexts: Sequence[Any]) -> list["Read"]:
+        """Read each context for its question, each charged an equal share of the time."""
+        questions, ids, own = [e.question for e in examples], [e.id for e in examples], self.scorer is None
         readings, clock = timed(lambda: self.reader.read(questions, contexts, ids=ids, score=own))
-        generated = sum(reading.generated_tokens for reading in readings)
-        timings = [charge("read", clock, p, 1.0, generated, len(examples))]
-        scores = [reading.score for reading in readings]
+        scores, scoring = [reading.score for reading in readings], None
         if not own and any(contexts):
-            scores, clock = timed(lambda: self.scorer.score(questions, contexts))
-            timings.append(charge("score", clock, p, 1.0, 0, len(examples)))
-        rows = [self.row(self.points[p], *parts) for parts in zip(examples, evidence, readings, scores, strict=True)]
-        return rows, timings
+            scores, scoring = timed(lambda: self.scorer.score(questions, contexts))
+        return [
+            Read(reading, score, clock.share(len(examples)), scoring and scoring.share(len(examples)))
+            for reading, score in zip(readings, scores, strict=True)
+        ]
 
-    def row(self, point: Experiment, example: Example, evidence: Evidence, reading: Any, score: Any | None) -> Row:
+    def row(self, point: Experiment, example: Example, evidence: Evidence, read: "Read") -> Row:
         """One row: evidence, reading, scores, measures."""
+        reading = read.reading
         rules, answers = rules_of(point, example), list(example.answers)
         scores = score_prediction(reading.text, answers, rules)
         del scores["raw"]  # `reading` holds it.
@@ -170,7 +102,7 @@ class Pipeline:
             "scores": {**scores, "rules": asdict(rules)},
             "hits": hits(example.documents, answers, NORMALIZERS[rules.normalizer]),
             "rate": self.rate(example, evidence.columns["text"]),
-            "perplexity": perplexity_columns(score) if evidence.context else None,
+            "perplexity": perplexity_columns(read.score) if evidence.context else None,
         }
 
     def rate(self, example: Example, text: str) -> Row:
@@ -179,6 +111,20 @@ class Pipeline:
         compressed = self.count_measured(text)
         ratio = significant(retrieved / compressed) if compressed else None
         return {"retrieved": retrieved, "compressed": compressed, "ratio": ratio}
+
+
+def key_of(place: int, evidence: Evidence) -> tuple:
+    """What tells a reading from the others of a batch: the question's place, and the context as shown."""
+    return place, isinstance(evidence.context, str), shown_context(evidence.context, 0)
+
+
+def costs_of(read: Sequence[Read | None]) -> list[tuple[str, Clock, tuple[int, int]]]:
+    """The stages of some readings: name, time, and tokens and items."""
+    done = [one for one in read if one is not None]
+    scored = [one.scoring_clock for one in done if one.scoring_clock is not None]
+    generated = sum(one.reading.generated_tokens for one in done)
+    stages = [("read", [one.reading_clock for one in done], generated), ("score", scored, 0)]
+    return [(name, total_of(clocks), (tokens, len(clocks))) for name, clocks, tokens in stages if clocks]
 
 
 def shown_context(context: str | tuple[Document, ...] | None, dropped: int) -> str | None:
@@ -193,32 +139,6 @@ def rules_of(point: Experiment, example: Example) -> Rules:
     if point.normalizer != "official":
         return Rules(normalizer=point.normalizer)
     return official_rules(point.dataset or str(example.meta.get("dataset")))
-
-
-def alphas_of(point: Experiment) -> tuple[float, ...]:
-    """The target's weights whose texts, joined in this order, are the point's evidence (METHODS section 1)."""
-    return weights_of(point.method, point.alpha)
-
-
-def weights_of(method: str, alpha: float | None) -> tuple[float, ...]:
-    """As `alphas_of`, from the fields; empty for a method that decodes no evidence."""
-    fixed = {"zero_shot": (0.0,), "generated": (1.0,), "concat": (1.0, 0.0)}
-    return fixed.get(method, () if alpha is None else (alpha,))
-
-
-def significant(value: float) -> float:
-    """A number to `DIGITS` significant digits: what differs beyond is noise of the device."""
-    return float(f"{float(value):.{DIGITS}g}")
-
-
-def trace_columns(trace: Trace) -> Row:
-    """What decoded each token, for the record."""
-    return {
-        "tokens": [int(token) for token in trace.tokens],
-        "log_probs": [significant(value) for value in trace.log_probs],
-        "winners": list(trace.winners),
-        "pieces": list(trace.pieces),
-    }
 
 
 def reading_columns(reading: Any) -> Row:
@@ -239,46 +159,6 @@ def perplexity_columns(score: Any | None) -> Row:
         "count": int(score.count),
         "reason": score.reason,
     }
-
-
-@dataclass(frozen=True)
-class Clock:
-    """Wall-clock seconds of a stage: running, and compiling."""
-
-    seconds: float
-    compile_seconds: float
-
-
-def timed(stage: Callable[[], Any]) -> tuple[Any, Clock]:
-    """A stage's result and its times."""
-    start = time.perf_counter()
-    with CompileClock() as compiling:
-        result = stage()
-    spent = time.perf_counter() - start
-    return result, Clock(max(spent - compiling.seconds, 0.0), compiling.seconds)
-
-
-def decoding_shares(points: Sequence[Experiment], tokens: Mapping[float, int]) -> list[float]:
-    """Each point's share of the time that a group took to decode, by the tokens of the texts at its alphas.
-
-    A text that serves two points is charged to both, since each needs it: shares may add up to more than 1.
-    """
-    total = sum(tokens.values())
-    return [sum(tokens[alpha] for alpha in alphas_of(p)) / total if total else 1 / len(points) for p in points]
-
-
-def charge(stage: str, clock: Clock, point: int, share: float, tokens: int, items: int) -> Row:
-    """The timing row of a stage: a point's share of its time."""
-    seconds = {"seconds": clock.seconds * share, "compile_seconds": clock.compile_seconds * share}
-    return {"stage": stage, "point": point, "items": items, "tokens": tokens, **seconds}
-
-
-SEVERITY = ("empty", "short_input", "ok", "length", "too_small")
-
-
-def severity(status: str) -> int:
-    """How much of a text a status takes away; that of joined texts is the worst of theirs."""
-    return SEVERITY.index(status) if status in SEVERITY else len(SEVERITY)
 
 
 def has_failed(row: Mapping[str, Any]) -> bool:

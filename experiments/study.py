@@ -13,8 +13,9 @@ from typing import Any
 
 from etils import epath
 
+from experiments.evidence import Decoding, alphas_of
 from experiments.experiment import EXECUTION_FIELDS, METHODS, MODEL_FIELDS, SOURCE_FIELDS, Experiment, nearest
-from experiments.pipeline import Pipeline, alphas_of
+from experiments.pipeline import Pipeline
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, read_prompts
 from ragjax.data.files import LoadedExamples, load_examples
 from ragjax.data.identity import content_hash
@@ -266,10 +267,11 @@ def make_pipeline(
     return Pipeline(
         points=tuple(points),
         examples=examples,
-        compressor=make_compressor(points, models, parts, **settings),
+        maker=Decoding(
+            make_compressor(points, models, parts, **settings), partial(parts.count_tokens, reader.tokenizer)
+        ),
         reader=make_reader(lm=reader, order=first.reader_order or "question_first", **reading),
         scorer=None if measuring.fingerprint == reader.fingerprint else make_reader(lm=measuring),
-        count_shown=partial(parts.count_tokens, reader.tokenizer),
         count_measured=partial(parts.count_tokens, measuring.tokenizer),
     )
 

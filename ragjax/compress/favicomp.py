@@ -118,6 +118,31 @@ class FaviComp:
             rows[i] = [own if alpha == 1 else done for alpha, done in zip(alphas, rows[i], strict=True)]
         return [[row[n] for row in rows] for n in range(len(alphas))]
 
+    def sample(
+        self,
+        examples: Sequence[Example],
+        candidates: int,
+        *,
+        temperature: float = 1.0,
+        repetition_penalty: float = 1.0,
+        budget: Budget | None = None,
+    ) -> list[list[Compressed]]:
+        """Several texts an example, drawn over one prompt cache: result[example][candidate].
+
+        The first n of any number of candidates are the same. Where nothing is decoded (no documents, or documents
+        that fit the budget whole) all candidates are that one result.
+        """
+        drawing = replace(self, temperature=temperature, repetition_penalty=repetition_penalty)
+        self._check_models((self.alpha,))
+        alphas = (self.alpha,) * candidates
+        settled = [self._without_decoding(e, budget) if self.alpha < 1 else None for e in examples]
+        rest = [i for i, done in enumerate(settled) if done is None]
+        rows = [[done] * candidates for done in settled]
+        drawn = drawing._run_together([examples[i] for i in rest], alphas, budget, range(candidates)) if rest else []
+        for i, row in zip(rest, drawn, strict=True):
+            rows[i] = row
+        return rows
+
     def _check_models(self, alphas: Sequence[float]) -> None:
         if self.compressor is None and min(alphas) < 1:
             raise ValueError(f"alpha {min(alphas)} needs a compressor")
@@ -169,11 +194,18 @@ class FaviComp:
         return share_vocabulary([self.compressor, self.target], admit_added=self.admit_added).masked
 
     def _run_together(
-        self, examples: Sequence[Example], alphas: Sequence[float], budget: Budget | None
+        self,
+        examples: Sequence[Example],
+        alphas: Sequence[float],
+        budget: Budget | None,
+        draws: Sequence[int] | None = None,
     ) -> list[list[Compressed]]:
-        """As `_run`, in one decode over one prompt cache."""
+        """As `_run`, in one decode over one prompt cache; `draws` numbers the random stream of each candidate.
+
+        Runs that stand for themselves (the default) all draw from stream 0.
+        """
         built = [self._build(example, alphas) for example in examples]
-        result = self._decode(examples, built, alphas)
+        result = self._decode(examples, built, alphas, (0,) * len(alphas) if draws is None else draws)
         masked = f"ids that differ between the tokenizers and were never emitted: {list(result.masked)}"
         notes = (masked,) if result.masked else ()
         return [
@@ -216,6 +248,7 @@ class FaviComp:
         examples: Sequence[Example],
         built: Sequence["_Prepared"],
         alphas: Sequence[float],
+        draws: Sequence[int],
     ) -> DecodeResult:
         voices = []
         if min(alphas) < 1:
@@ -228,7 +261,7 @@ class FaviComp:
             max_new=self.max_new,
             weights=shares,
             ids=[e.id for e in examples],
-            draws=(0,) * len(alphas),
+            draws=draws,
             sampling=self._sampling,
             mix=self.mix,
             admit_added=self.admit_added,

@@ -185,17 +185,31 @@ def decode_prompts(
     return result
 
 
-def score_prompts(model: Any, prompts: Sequence[Prompt], piece: str, *, execution: Execution = Execution()) -> list:
+def score_prompts(
+    model: Any, prompts: Sequence[Prompt], piece: str, *, execution: Execution = Execution()
+) -> list[Score]:
     """The `Score` of one data piece of each prompt under the model, given everything before it in the prompt."""
+    found = token_nlls(model, prompts, piece, execution=execution)
+    return [_score(prompt, piece, nll) for prompt, nll in zip(prompts, found, strict=True)]
+
+
+def token_nlls(
+    model: Any, prompts: Sequence[Prompt], piece: str, *, execution: Execution = Execution()
+) -> list[np.ndarray]:
+    """NLL in nats of each token [T] of each prompt, given all before it; 0 outside the piece and at the very start."""
     _check_prompts(Voice(model, prompts), 0, None)
-    scores: list[Score | None] = [None] * len(prompts)
+    found: list[np.ndarray] = [np.zeros(0)] * len(prompts)
     layout = plan_batches([[len(p.ids)] for p in prompts], execution.batch)
     note_padding(layout.padded_tokens, layout.real_tokens)
     for batch in layout.batches:
-        _, found = _prefill(Voice(model, prompts), batch, batch.lengths[0], model.vocab_width, piece)
-        for index, value in zip(batch.indices, found, strict=True):
-            scores[index] = value
-    return scores
+        _, nlls = _prefill(Voice(model, prompts), batch, batch.lengths[0], model.vocab_width, piece)
+        for index, nll in zip(batch.indices, nlls, strict=True):
+            found[index] = nll
+    return found
+
+
+def _score(prompt: Prompt, piece: str, nll: np.ndarray) -> Score:
+    return score_span(nll, *prompt.spans[piece], prompt.pieces[piece])
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,11 +269,11 @@ def _decode_batch(job: _Job, batch: Batch, result: DecodeResult) -> None:
     prefilled = []
     for number, (voice, length) in enumerate(zip(job.voices, batch.lengths, strict=True)):
         piece = job.score if number == 0 else None
-        filled, found = _prefill(voice, batch, length, job.vocabulary.width, piece)
+        filled, nlls = _prefill(voice, batch, length, job.vocabulary.width, piece)
         prefilled.append(filled)
         if piece:
-            for index, value in zip(batch.indices, found, strict=True):
-                result.scores[index] = value
+            for index, nll in zip(batch.indices, nlls, strict=True):
+                result.scores[index] = _score(voice.prompts[index], piece, nll)
     plan, params = make_plan(job)
     knobs = _knobs(job, batch)
     members = tuple(Member(p.cache, _penalized_ids(p, job.sampling)) for p in prefilled)
@@ -289,9 +303,7 @@ def _prefill(voice: Voice, batch: Batch, length: int, width: int, piece: str | N
     if not piece:
         return filled, []
     nll = np.asarray(filled.nll)
-    return filled, [
-        score_span(nll[row, length - len(p.ids) :], *p.spans[piece], p.pieces[piece]) for row, p in enumerate(prompts)
-    ]
+    return filled, [nll[row, length - len(p.ids) :] for row, p in enumerate(prompts)]
 
 
 def make_plan(job: _Job) -> tuple[Plan, tuple]:

@@ -51,6 +51,12 @@ def score_span(nll: np.ndarray, start: int, stop: int, text: str) -> Score:
     return Score(total, stop - first, len(text.encode()), reason)
 
 
+def unscored(text: str, tokens: int, limit: int, notes: tuple[str, ...]) -> Score:
+    """The score of a text that is empty or, with what must stand before it, longer than the model's `limit`."""
+    reason = f"longer than the model's {limit} positions" if tokens > limit else "empty text"
+    return Score(0.0, 0, len(text.encode()), reason, notes)
+
+
 @dataclass(frozen=True)
 class PerplexitySummary:
     """Perplexity of many texts. Every mean is over texts except `pooled`, which is over their tokens.

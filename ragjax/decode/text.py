@@ -8,7 +8,7 @@ import numpy as np
 
 from ragjax.decode.engine import Execution, Sampling, Voice, decode_prompts, score_prompts
 from ragjax.decode.prompt import Prompt, build_chat, decode_text, encode, encode_after
-from ragjax.decode.score import Score
+from ragjax.decode.score import Score, unscored
 from ragjax.decode.state import Decoded
 
 
@@ -119,12 +119,7 @@ def perplexity(
     prompts = [encode_after(lm.tokenizer, b, t, limit) for b, t in zip(before, several, strict=True)]
     fits = [i for i, p in enumerate(prompts) if 0 < len(p.ids) <= limit]
     found = score_prompts(lm, [prompts[i] for i in fits], "text", execution=Execution(batch=batch))
-    scores: list[Score] = [_unscored(p, limit) for p in prompts]
+    scores: list[Score] = [unscored(p.pieces["text"], len(p.ids), limit, p.notes) for p in prompts]
     for place, score in zip(fits, found, strict=True):
         scores[place] = Score(score.nll, score.count, score.bytes, score.reason, prompts[place].notes)
     return scores[0] if single else scores
-
-
-def _unscored(prompt: Prompt, limit: int) -> Score:
-    reason = f"longer than the model's {limit} positions" if len(prompt.ids) > limit else "empty text"
-    return Score(0.0, 0, len(prompt.pieces["text"].encode()), reason, prompt.notes)

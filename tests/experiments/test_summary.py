@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from experiments.experiment import Experiment
-from experiments.pipeline import decoding_shares, severity
+from experiments.evidence import decoding_shares, severity
 from experiments.summary import choose_references, perplexity, speed, summarize
 from experiments.table import COLUMNS, describe_counts, make_table
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 3.1, 2.5
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
 SPLITS = {"hits_0": "Hits 0", "hits_1": "Hits 1"}
+ALPHA = "alpha, the target's weight"
 
 
 @dataclass(frozen=True)
@@ -98,34 +99,31 @@ def draw_alphas(results: Sequence[Result]) -> "Figure | None":
         for n, metric in enumerate(("acc", "f1")):
             draw_line(quality, of, lambda one, metric=metric: one["all"][metric], metric.capitalize(), COLOURS[n], 100)
         draw_line(perplexity, of, lambda one: one["all"]["perplexity"]["interquartile_mean"], "", COLOURS[2])
-        perplexity.set_xlabel("alpha, the target's weight")
+        perplexity.set_xlabel(ALPHA)
     axes[0][0].set_ylabel("quality, 0 to 100")
-    axes[1][0].set_ylabel("perplexity (interquartile mean)")
-    axes[0][-1].legend(frameon=False, fontsize=8)
+    axes[1][0].set_ylabel("perplexity\n(interquartile mean)")
+    explain(figure, axes[0])
     return figure
 
 
 def draw_hits(results: Sequence[Result]) -> "Figure | None":
     """Accuracy of each method on questions whose documents lack the answer, and on those whose documents hold it.
 
-    Over the target's weight where at least three were run. None where no question has a value.
+    Over the target's weight where FaviComp was run at two or more; else the methods side by side, the rivals too. None
+    where no question has a value.
     """
     grouped = {name: of for name, of in by_dataset(results).items() if any(has_hits(one) for one in of)}
     if not grouped:
         return None
-    figure, axes = panels(1, list(grouped))
+    figure, axes = panels(1, [f"{name}\n{describe_hits(of)}" for name, of in grouped.items()])
+    titles = list(dict.fromkeys(result.title for result in results))  # One colour a method, whatever a dataset lacks.
     for axis, of in zip(axes[0], grouped.values(), strict=True):
-        if swept := over_alpha(of):
-            for n, (split, words) in enumerate(SPLITS.items()):
-                label = f"{words} (n = {count(swept, split)})"
-                draw_line(axis, swept, lambda one, split=split: one[split]["acc"], label, COLOURS[n], 100)
-            axis.set_xlabel("alpha, the target's weight")
-            axis.legend(frameon=False, fontsize=8)
+        if is_sweep(of):
+            draw_hits_lines(axis, of)
         else:
-            draw_bars(axis, of)
-    if not any(over_alpha(of) for of in grouped.values()):
-        axes[0][-1].legend(frameon=False, fontsize=7, loc="upper left")
+            draw_hits_bars(axis, of, titles)
     axes[0][0].set_ylabel("Acc, 0 to 100")
+    explain(figure, axes[0])
     return figure
 
 
@@ -137,16 +135,22 @@ def has_hits(result: Result) -> bool:
     return any(result.summary[split]["acc"]["value"] is not None for split in SPLITS)
 
 
-def count(results: Sequence[Result], split: str) -> int:
-    """The questions of a split."""
-    return max(result.summary[split]["acc"]["n"] for result in results)
+def is_sweep(results: Sequence[Result]) -> bool:
+    """Whether FaviComp itself was run at several weights: the two ends alone are methods of their own."""
+    return sum(0 < result.alpha < 1 for result in over_alpha(results)) > 1
+
+
+def describe_hits(results: Sequence[Result]) -> str:
+    """The questions on either side."""
+    counts = {words: max(one.summary[split]["acc"]["n"] for one in results) for split, words in SPLITS.items()}
+    return ", ".join(f"{words}: n = {n:,}" for words, n in counts.items())
 
 
 def panels(rows: int, titles: Sequence[str]) -> "tuple[Figure, list[list[Axes]]]":
     """A figure of one column a title, and its axes [row][column]."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH * len(titles) + 0.6, HEIGHT * rows + 0.3), layout="constrained", dpi=160)
+    figure = Figure(figsize=(WIDTH * len(titles) + 0.6, HEIGHT * rows + 0.5), layout="constrained", dpi=160)
     axes = figure.subplots(rows, len(titles), squeeze=False, sharex="col")
     for axis in axes.flat:
         axis.spines[["top", "right"]].set_visible(False)
@@ -154,7 +158,7 @@ def panels(rows: int, titles: Sequence[str]) -> "tuple[Figure, list[list[Axes]]]
         axis.set_axisbelow(True)
         axis.tick_params(labelsize=8)
     for axis, title in zip(axes[0], titles, strict=True):
-        axis.set_title(title, fontsize=10)
+        axis.set_title(title, fontsize=9)
     return figure, [list(row) for row in axes]
 
 
@@ -176,17 +180,34 @@ def draw_line(
     axis.set_xticks(alphas)
 
 
-def draw_bars(axis: "Axes", results: Sequence[Result]) -> None:
-    """The methods side by side at Hits 0 and at Hits 1."""
+def draw_hits_lines(axis: "Axes", results: Sequence[Result]) -> None:
+    """Accuracy on either side over alpha."""
+    for n, (split, words) in enumerate(SPLITS.items()):
+        draw_line(axis, over_alpha(results), lambda one, split=split: one[split]["acc"], words, COLOURS[n], 100)
+    axis.set_xlabel(ALPHA)
+
+
+def draw_hits_bars(axis: "Axes", results: Sequence[Result], titles: Sequence[str]) -> None:
+    """The methods side by side at Hits 0 and at Hits 1, coloured by their place in `titles`; no value, no bar."""
     width = 0.8 / len(results)
     for n, result in enumerate(results):
         intervals = [result.summary[split]["acc"] for split in SPLITS]
         value, low, high = (numbers([one[name] for one in intervals]) * 100 for name in ("value", "low", "high"))
         places = np.arange(len(SPLITS)) + (n - (len(results) - 1) / 2) * width
-        errors = np.nan_to_num(np.stack([value - low, high - value]))
-        bars = {"width": width * 0.92, "color": COLOURS[n % len(COLOURS)], "label": result.title}
-        axis.bar(places, np.nan_to_num(value), yerr=errors, error_kw={"elinewidth": 0.8}, **bars)
-    axis.set_xticks(range(len(SPLITS)), [f"{words} (n = {count(results, split)})" for split, words in SPLITS.items()])
+        colour = COLOURS[titles.index(result.title) % len(COLOURS)]
+        bars = {"width": width * 0.92, "color": colour, "label": result.title}
+        axis.bar(places, value, yerr=[value - low, high - value], error_kw={"elinewidth": 0.8, "capsize": 2}, **bars)
+    axis.set_xticks(range(len(SPLITS)), SPLITS.values())
+
+
+def explain(figure: "Figure", axes: "Sequence[Axes]") -> None:
+    """One legend above all panels, where it covers nothing, and below them what the intervals are."""
+    shown = [axis.get_legend_handles_labels() for axis in axes]
+    handles = {label: handle for found in shown for handle, label in zip(*found, strict=True)}
+    columns = min(len(handles), 2 * len(axes))
+    figure.set_figheight(figure.get_figheight() + 0.2 * -(-len(handles) // columns))
+    figure.legend(handles.values(), handles, loc="outside upper center", ncols=columns, frameon=False, fontsize=8)
+    figure.supxlabel("bands and error bars: 95 % bootstrap intervals over questions", fontsize=7, color="#444444")
 
 
 def numbers(values: Sequence[float | None]) -> np.ndarray:

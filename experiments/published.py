@@ -1,7 +1,7 @@
 """The studies of FaviComp (2409.12468) as its authors ran them: models, data, settings, and the numbers they report.
 
-A config takes its points from here. The numbers are facts from the paper's tables; its figures state none. What the
-paper leaves open is settled below, and `experiments/README.md` says so.
+A config takes its points from here. The numbers are facts from the paper's tables; its figures state none, and of them
+the findings are kept. What the paper leaves open is settled below, and `experiments/README.md` says so.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,11 +42,17 @@ PENDING = {
 
 @dataclass(frozen=True)
 class Published:
-    """A table of the paper: for each row and dataset, the values of `metrics` in the paper's own scale."""
+    """A table or a figure of a paper: for each row and dataset, the values of `metrics` in the paper's own scale.
+
+    A figure's rows may state nothing, or None for a metric; `findings` are what the paper reads from it, in our words.
+    `models` are those of the rows that can be run here.
+    """
 
     source: str
     metrics: tuple[str, ...]
-    rows: Mapping[str, Mapping[str, tuple[float, ...]]]
+    rows: Mapping[str, Mapping[str, tuple[float | None, ...]]]
+    models: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
 
 
 def models(compressor: str, target: str) -> dict[str, Any]:
@@ -71,7 +77,12 @@ def all_methods(point: Experiment) -> list[Experiment]:
     return chain(*(on_datasets(row, MULTI_DOCUMENT) for row in gold), *(on_datasets(row) for row in rows))
 
 
-def _rows(datasets: Sequence[str], text: str, width: int) -> dict[str, dict[str, tuple[float, ...]]]:
+def row_of(point: Experiment) -> str:
+    """The published row that a point makes again; FaviComp's own is at alpha 0.5, other weights are named."""
+    return point.title if point.alpha in (None, 0.5) else f"{point.title} alpha {point.alpha:g}"
+
+
+def read_rows(datasets: Sequence[str], text: str, width: int) -> dict[str, dict[str, tuple[float, ...]]]:
     """A table from lines of "row | numbers", `width` numbers a dataset; a dash is a dataset without a value."""
     table = {}
     for line in text.strip().splitlines():
@@ -87,7 +98,7 @@ QUALITY = ("acc", "f1")
 TABLE_1_LLAMA = Published(
     "FaviComp, table 1, Llama-3.2-3B-Instruct with Llama-3-8B-Instruct",
     QUALITY,
-    _rows(
+    read_rows(
         tuple(SPLITS),
         """
         gold documents     | -         -         42.3/51.3 35.7/40.0 10.2/17.7
@@ -104,11 +115,12 @@ TABLE_1_LLAMA = Published(
         """,
         2,
     ),
+    models=(LLAMA_3B, LLAMA_8B),
 )
 TABLE_1_MIXTRAL = Published(
     "FaviComp, table 1, Mistral-7B-Instruct with Mixtral-8x7B-Instruct",
     QUALITY,
-    _rows(
+    read_rows(
         tuple(SPLITS),
         """
         gold documents     | -         -         48.2/55.1 49.9/51.9 12.9/18.6
@@ -125,11 +137,12 @@ TABLE_1_MIXTRAL = Published(
         """,
         2,
     ),
+    models=(MISTRAL_V2, MIXTRAL),
 )
 TABLE_2 = Published(
     "FaviComp, table 2",
     ("f1",),
-    _rows(
+    read_rows(
         tuple(SPLITS),
         """
         generated context | 36.6 62.4 29.7 28.7 14.8
@@ -139,11 +152,12 @@ TABLE_2 = Published(
         """,
         1,
     ),
+    models=(LLAMA_3B, LLAMA_8B),
 )
 TABLE_3 = Published(
     "FaviComp, table 3",
     ("rate",),
-    _rows(
+    read_rows(
         tuple(SPLITS),
         """
         LongLLMLingua      | 1.87  1.84  1.83  1.83  1.83
@@ -154,11 +168,37 @@ TABLE_3 = Published(
         """,
         1,
     ),
+    models=(LLAMA_3B, LLAMA_8B),
+)
+TABLE_4 = Published(
+    "FaviComp, table 4 (two questions of HotpotQA)",
+    ("perplexity",),
+    {"raw documents": {}, "zero-shot summary": {}, "FaviComp": {}},
+    models=(LLAMA_3B, LLAMA_8B),
+    findings=(
+        "first question: perplexity 12.429 of the raw documents, 1.959 of FaviComp's text",
+        "second question: perplexity 3.196 of the zero-shot summary, 1.345 of FaviComp's text",
+        "the raw documents lead to a wrong answer in both, the zero-shot summary in the second",
+    ),
+)
+TABLE_5 = Published(
+    "FaviComp, table 5, Mistral-7B-Instruct reads",
+    QUALITY,
+    read_rows(
+        ("nq", "triviaqa", "hotpotqa"),
+        """
+        RECOMP-abstractive, T5-large                | 38.0/37.8 62.1/65.0 27.4/34.3
+        RECOMP-abstractive, Mistral-7B-v0.3 trained | 38.3/38.2 63.0/65.4 29.5/36.6
+        FaviComp                                    | 40.3/40.4 65.9/68.9 32.0/40.5
+        """,
+        2,
+    ),
+    models=(MISTRAL_V3,),
 )
 TABLE_7 = Published(
     "FaviComp, table 7 (hardware and batch are not stated)",
     ("seconds", "acc", "f1"),
-    _rows(
+    read_rows(
         ("nq",),
         """
         RECOMP-abstractive | 0.22/39.3/43.3
@@ -168,11 +208,12 @@ TABLE_7 = Published(
         """,
         3,
     ),
+    models=(LLAMA_3B, LLAMA_8B),
 )
 TABLE_8_LLAMA = Published(
     "FaviComp, table 8, Llama-3-8B-Instruct as both",
     QUALITY,
-    _rows(
+    read_rows(
         tuple(SPLITS),
         """
         zero-shot summary | 41.3/45.1 66.3/69.5 30.2/38.6 22.3/28.1 8.3/16.3
@@ -180,11 +221,12 @@ TABLE_8_LLAMA = Published(
         """,
         2,
     ),
+    models=(LLAMA_8B,),
 )
 TABLE_8_MISTRAL = Published(
     "FaviComp, table 8, Mistral-7B-Instruct as both",
     QUALITY,
-    _rows(
+    read_rows(
         tuple(SPLITS),
         """
         gold documents     | -         -         41.0/50.5 38.1/40.3 9.6/15.2
@@ -200,5 +242,40 @@ TABLE_8_MISTRAL = Published(
         FaviComp           | 40.3/40.4 65.9/68.9 32.0/40.5 29.7/35.1 9.2/15.2
         """,
         2,
+    ),
+    models=(MISTRAL_V3,),
+)
+SWEPT = (
+    "zero-shot summary",
+    *(f"FaviComp{name}" for name in (" alpha 0.1", " alpha 0.3", "", " alpha 0.7", " alpha 0.9")),
+    "generated context",
+)
+FIGURE_2 = Published(
+    "FaviComp, figures 2 and 6 (Acc and F1 at alpha 0, 0.5 and 1 as in table 1)",
+    (*QUALITY, "perplexity"),
+    {row: {name: (*cell, None) for name, cell in TABLE_1_LLAMA.rows.get(row, {}).items()} for row in SWEPT},
+    models=(LLAMA_3B, LLAMA_8B),
+    findings=(
+        "quality is best at alpha 0.5 on all five datasets",
+        "up to 0.5 quality rises as perplexity falls, beyond it both fall",
+        "at 0.9 or 1 perplexity rises a little again",
+    ),
+)
+BY_HITS = ("acc_hits_0", "acc_hits_1")
+FIGURE_3 = Published(
+    "FaviComp, figure 3",
+    BY_HITS,
+    {"zero-shot summary": {}, "CompAct": {}, "FaviComp": {}},
+    models=(LLAMA_3B, LLAMA_8B),
+    findings=("at Hits 0 FaviComp is above both rivals", "at Hits 1 the three are about level"),
+)
+FIGURE_4 = Published(
+    "FaviComp, figure 4",
+    BY_HITS,
+    {row: {} for row in SWEPT},
+    models=(LLAMA_3B, LLAMA_8B),
+    findings=(
+        "at Hits 0 Acc is best at alpha 0.5 or 0.7 and falls away from there on both sides",
+        "at Hits 1 Acc is level up to alpha 0.5 and falls much beyond",
     ),
 )

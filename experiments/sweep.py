@@ -23,6 +23,7 @@ from experiments.config_file import Config, config_path, load_config
 from experiments.experiment import Experiment, nearest, parse_assignment
 from experiments.pipeline import rules_of
 from experiments.presets import settle
+from experiments.published import row_of
 from experiments.show import show_texts
 from experiments.study import (
     Library,
@@ -37,7 +38,14 @@ from experiments.study import (
     source_of,
 )
 from experiments.summary import choose_references, summarize
-from experiments.table import describe_counts, describe_data, describe_pending, make_published_table, make_table
+from experiments.table import (
+    describe_counts,
+    describe_data,
+    describe_findings,
+    describe_pending,
+    make_published_table,
+    make_table,
+)
 from ragjax.data.files import LoadedExamples
 from ragjax.data.sources import HUB
 from ragjax.evals.parts import write_json
@@ -135,6 +143,8 @@ def list_points(study: Study, console: Console) -> None:
         fields = [f"{name}={value}" for name, value in vars(point).items() if value is not None]
         console.print(f"{label}: {' '.join(fields)}", markup=False, highlight=False, soft_wrap=True)
     console.print(f"{len(study.points)} points, results in {study.folder}", markup=False, soft_wrap=True)
+    rows = ", ".join(dict.fromkeys(map(row_of, study.points)))
+    console.print(f"rows: {rows}", markup=False, highlight=False, soft_wrap=True)
     for line in describe_pending(study.config.pending):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -250,6 +260,8 @@ def report(
             (point, summary["points"][hashes[label]]) for point, label in zip(study.points, study.labels, strict=True)
         ]
         console.print(make_published_table(measured, study.config.published))
+        for line in describe_findings(study.points, study.config.published):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
     lines = [line for loaded in data.values() for line in describe_data(loaded)]
     lines += [*describe_pending(study.config.pending), *describe_counts(summary)]
     if finished.damaged:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.experiment import Experiment
-from experiments.published import Published
+from experiments.published import Published, row_of
 from ragjax.data.files import LoadedExamples
 from ragjax.evals.run import Row
 
@@ -100,17 +100,34 @@ def describe_pending(pending: Mapping[str, str]) -> list[str]:
 MEASURES = {
     "acc": ("Acc", lambda point: point["all"]["acc"]["value"], 100),
     "f1": ("F1", lambda point: point["all"]["f1"]["value"], 100),
+    "acc_hits_0": ("Acc at Hits 0", lambda point: point["hits_0"]["acc"]["value"], 100),
+    "acc_hits_1": ("Acc at Hits 1", lambda point: point["hits_1"]["acc"]["value"], 100),
+    "perplexity": ("perplexity", lambda point: point["all"]["perplexity"]["interquartile_mean"]["value"], 1),
     "rate": ("rate", lambda point: point["all"]["compression_rate"]["value"], 1),
     "seconds": ("seconds a question", lambda point: point["speed"]["seconds_per_question"], 1),
 }
 
 
+def label_published(points: Sequence[Experiment], published: Published) -> str:
+    """What tells the published numbers from ours: never our hardware, and not our models unless all are the paper's."""
+    used = {name for point in points for name in (point.compressor, point.target, point.reader)} - {None}
+    return f"published, other {'hardware' if used <= set(published.models) else 'models/hardware'}"
+
+
+def describe_findings(points: Sequence[Experiment], published: Published) -> list[str]:
+    """A line for each thing that the paper reads from its numbers."""
+    return [f"{label_published(points, published)}: {finding}" for finding in published.findings]
+
+
 def make_published_table(measured: Sequence[tuple[Experiment, Row]], published: Published) -> Table:
-    """The paper's table with ours above its numbers; a dash for a row or a dataset that was not run."""
-    ours = {(point.title, point.dataset): of for point, of in measured}
-    datasets = list(dict.fromkeys(dataset for values in published.rows.values() for dataset in values))
+    """The paper's table with ours above its numbers; a dash for what was not run, and for what the paper leaves out."""
+    points = [point for point, _ in measured]
+    ours = {(row_of(point), point.dataset or point.data): of for point, of in measured}
+    stated = dict.fromkeys(dataset for values in published.rows.values() for dataset in values)
+    datasets = list(stated or dict.fromkeys(point.dataset or point.data for point in points))
     headings = " / ".join(MEASURES[name][0] for name in published.metrics)
-    table = Table(title=f"{published.source}: {headings}; ours above, published below")
+    label = label_published(points, published)
+    table = Table(title=f"{published.source}: {headings}; ours above, below it {label}")
     table.title_justify = "left"
     table.add_column("Method")
     for dataset in datasets:
@@ -133,4 +150,4 @@ def measured_cell(point: Row | None, metrics: Sequence[str]) -> str:
 
 def published_cell(values: Sequence[float] | None) -> str:
     """The paper's values, as many digits as it gives."""
-    return "-" if values is None else " / ".join(f"{value:g}" for value in values)
+    return " / ".join("-" if value is None else f"{value:g}" for value in values or [None])

@@ -1,9 +1,11 @@
 """Figures from a finished run: which are drawn, from which numbers, and what is said where nothing can be."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from fake_sweep import LIBRARY
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from experiments.figures import by_dataset, draw_alphas, draw_hits, main, over_alpha, read_results
 from experiments.sweep import main as sweep
@@ -15,6 +17,12 @@ from experiments.experiment import Experiment
 BASE = Experiment(compressor="model.txt", target="model.txt", reader="model.txt", data="data.jsonl", batch=5)
 POINTS = chain(prod(BASE, method=["raw", "concat"]), prod(BASE, alpha=[1.0, 0.0, 0.3, 0.7]))
 """
+
+
+def legend_of(figure):
+    """The words of a figure's one legend."""
+    (legend,) = figure.legends
+    return [text.get_text() for text in legend.get_texts()]
 
 
 @pytest.fixture
@@ -44,18 +52,45 @@ def test_the_lines_are_the_summarys_numbers(results):
     (line,) = perplexity.get_lines()
     assert list(line.get_xdata()) == [0.0, 0.3, 0.7, 1.0]
     assert quality.get_ylabel() == "quality, 0 to 100"
-    (hits,) = draw_hits(found).axes
-    texts = [text.get_text() for text in hits.get_legend().get_texts()]
-    assert texts == [f"Hits {side} (n = {swept[0].summary[f'hits_{side}']['acc']['n']})" for side in (0, 1)]
+    figure = draw_hits(found)
+    assert legend_of(figure) == ["Hits 0", "Hits 1"]
+    counts = [swept[0].summary[f"hits_{side}"]["acc"]["n"] for side in (0, 1)]
+    assert figure.axes[0].get_title() == "questions\nHits 0: n = {}, Hits 1: n = {}".format(*counts)
 
 
 def test_without_a_sweep_the_methods_stand_side_by_side(results):
     few = [result for result in read_results(results) if result.alpha in (None, 0.3)]
     assert draw_alphas(few) is None
-    (axis,) = draw_hits(few).axes
-    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["raw documents", "concatenation", "FaviComp"]
+    figure = draw_hits(few)
+    (axis,) = figure.axes
+    assert legend_of(figure) == ["raw documents", "concatenation", "FaviComp"]
     heights = [bar.get_height() for bar in axis.patches[2:4]]
     assert heights[1] == 100 * few[1].summary["hits_1"]["acc"]["value"]
+
+
+def test_the_two_ends_and_one_weight_are_methods_beside_the_others(results):
+    table = [result for result in read_results(results) if result.alpha in (None, 0.0, 0.3, 1.0)]
+    assert len(draw_alphas(table).axes) == 2
+    assert len(legend_of(draw_hits(table))) == len(table) == 5
+
+
+def test_a_method_keeps_its_colour_where_a_dataset_lacks_another(results):
+    first = [result for result in read_results(results) if result.alpha in (None, 0.3)]
+    second = [replace(result, settings={**result.settings, "dataset": "nq"}) for result in first[1:]]
+    axes = draw_hits([*first, *second]).axes
+    colours = [{bars.get_label(): bars.patches[0].get_facecolor() for bars in axis.containers[1::2]} for axis in axes]
+    assert [len(found) for found in colours] == [3, 2]
+    assert colours[1].items() <= colours[0].items()
+
+
+@pytest.mark.parametrize("draw", [draw_alphas, draw_hits])
+def test_a_legend_covers_no_panel_and_the_intervals_are_named(results, draw):
+    figure = draw(read_results(results))
+    FigureCanvasAgg(figure).draw()
+    (legend,) = figure.legends
+    assert not any(legend.get_window_extent().overlaps(axis.get_window_extent()) for axis in figure.axes)
+    assert "95 % bootstrap intervals over questions" in figure.get_supxlabel()
+    assert all(axis.get_ylabel() for axis in figure.axes)
 
 
 def test_what_cannot_be_drawn_is_said(results, capsys, tmp_path):

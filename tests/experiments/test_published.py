@@ -11,9 +11,9 @@ from rich.console import Console
 import experiments.configs
 from experiments.combine import label_points, override
 from experiments.config_file import config_path, load_config
-from experiments.published import SPLITS, TABLE_1_LLAMA, TABLE_1_MIXTRAL, TABLE_7, Published
+from experiments.published import FIGURE_3, SPLITS, TABLE_1_LLAMA, TABLE_1_MIXTRAL, TABLE_7, Published, row_of
 from experiments.sweep import main
-from experiments.table import make_published_table
+from experiments.table import label_published, make_published_table
 from ragjax.data.catalog import find_split
 
 CONFIGS = sorted(
@@ -46,20 +46,27 @@ def test_a_config_builds_distinct_points_of_the_paper(name):
     assert all(point.shots == 5 and point.reader_temperature == 1.0 and point.top_k == 5 for point in points)
     assert all(point.normalizer == "squad" and point.reader_max_new == 32 for point in points)
     assert {point.max_new for point in points} <= {128, None}
-    if config.published is not None:
-        rows = {(point.title, point.dataset) for point in points}
-        waiting = set(config.pending)
-        published = {(row, dataset) for row, values in config.published.rows.items() for dataset in values}
-        assert published == rows | {(row, dataset) for row, dataset in published if row in waiting}
-        assert waiting <= set(config.published.rows)
+    rows = {(row_of(point), point.dataset) for point in points}
+    waiting = set(config.pending)
+    published = {(row, dataset) for row, values in config.published.rows.items() for dataset in values}
+    assert published <= rows | {(row, dataset) for row, dataset in published if row in waiting}
+    assert rows <= published or config.published.findings  # A figure states no numbers.
+    assert {row for row, _ in rows} | waiting == set(config.published.rows)
+    used = {name for point in points for name in (point.compressor, point.target, point.reader)} - {None}
+    assert used == set(config.published.models)
 
 
 @pytest.mark.parametrize("name", ["quickstart", *CONFIGS])
 def test_every_shipped_config_lists_its_points(name, capsys):
     assert main([name, "--dry-run"], LIBRARY) == 0
-    printed = capsys.readouterr().out
-    for pending in load_config(config_path(name)).pending:
-        assert f"not run, no such method here: {pending} (" in printed
+    printed = capsys.readouterr().out.splitlines()
+    config = load_config(config_path(name))
+    points = override(config.points, {})
+    assert [line.split(":")[0] for line in printed[: len(points)]] == label_points(points)
+    listed = [line for line in printed if line.startswith("rows: ")]
+    assert listed == [f"rows: {', '.join(dict.fromkeys(map(row_of, points)))}"]
+    waiting = [line for line in printed if line.startswith("not run, no such method here: ")]
+    assert waiting == [f"not run, no such method here: {row} ({words})" for row, words in config.pending.items()]
 
 
 def test_the_splits_have_the_sizes_of_table_6():
@@ -94,6 +101,41 @@ def test_a_run_prints_both(workplace, capsys):
     )
     assert main(["study.py"], LIBRARY) == 0
     printed = capsys.readouterr().out
-    assert "FaviComp, table 2: F1; ours above, published below" in printed
+    assert "FaviComp, table 2: F1; ours above, below it published, other models/hardware" in printed
     assert "46.8" in printed
     assert json.loads(Path("results/study/summary.json").read_text())["points"]
+
+
+@pytest.mark.parametrize(
+    ("figure", "stated"),
+    [("FIGURE_2", "39.4 / 43.2 / -"), ("FIGURE_3", "- / -"), ("FIGURE_4", "- / -")],
+)
+def test_a_figures_findings_stand_beside_ours(workplace, capsys, figure, stated):
+    Path("study.py").write_text(
+        "from experiments.combine import prod\nfrom experiments.experiment import Experiment\n"
+        f"from experiments.published import {figure}\n"
+        "MODELS = dict.fromkeys(('compressor', 'target', 'reader'), 'model.txt')\n"
+        "POINTS = prod(Experiment(**MODELS, dataset='nq', data='data.jsonl'), alpha=[0.0, 0.3, 0.5])\n"
+        f"PUBLISHED = {figure}\n"
+    )
+    assert main(["study.py", "--dataset", "nq"], LIBRARY) == 0
+    printed = capsys.readouterr().out
+    published = load_config(Path("study.py")).published
+    assert f"{published.source}: " in printed
+    for finding in published.findings:
+        assert f"published, other models/hardware: {finding}" in printed
+    table = printed[printed.index(published.source) :]
+    assert f" {stated} " in table
+    summary = json.loads(Path("results/study/summary.json").read_text())["points"].values()
+    zero_shot = next(point for point in summary if point["label"].startswith("zero-shot"))
+    parts = ("hits_0", "hits_1") if "hits" in published.metrics[0] else ("all",)
+    for part in parts:
+        value = zero_shot[part]["acc"]["value"]
+        assert ("-" if value is None else f"{100 * value:.1f}") in table
+
+
+def test_the_label_says_what_differs():
+    points = override(load_config(config_path("favicomp_hits")).points, {})
+    assert label_published(points, FIGURE_3) == "published, other hardware"
+    others = override(points, {"target": "somebody/else"})
+    assert label_published(others, FIGURE_3) == "published, other models/hardware"

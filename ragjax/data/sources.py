@@ -111,10 +111,7 @@ def _local(path: epath.Path, split: Split, dataset: str) -> list[epath.Path]:
         return _in_folder(path, split, dataset)
     if path.is_file():
         return [path]
-    known = DATASETS[dataset]
-    told = _how_to_get(known, split, split.hub or known.hub, split.revision or known.revision)
-    documents = "" if split.documents else f"{needs_documents(dataset)}. For its questions alone: "
-    raise FileNotFoundError(f"{path}: no such file or folder. {documents}{told}")
+    raise FileNotFoundError(f"{path}: no such file or folder. {_what_to_give(split, dataset)}")
 
 
 def _in_folder(folder: os.PathLike, split: Split, dataset: str) -> list[epath.Path]:
@@ -124,13 +121,18 @@ def _in_folder(folder: os.PathLike, split: Split, dataset: str) -> list[epath.Pa
     for pattern in (*split.files, *split.originals, *flat, *split.mirrors):
         if found := sorted(folder.glob(pattern)):
             return found
-    known = DATASETS[dataset]
-    told = _how_to_get(known, split, split.hub or known.hub, split.revision or known.revision)
+    told = _what_to_give(split, dataset)
     if scripts := sorted(path.name for path in folder.glob("*.py")):
         raise FileNotFoundError(
             f"{folder} holds the loading script {scripts[0]}, which is not run, and no data of this split. {told}"
         )
     raise FileNotFoundError(f"{folder} holds no file of this split of {dataset}. {told}")
+
+
+def _what_to_give(split: Split, dataset: str) -> str:
+    known = DATASETS[dataset]
+    told = _how_to_get(known, split, split.hub or known.hub, split.revision or known.revision)
+    return told if split.documents else f"{needs_documents(dataset)}. For its questions alone: {told}"
 
 
 def needs_documents(dataset: str) -> str:

@@ -154,10 +154,10 @@ def test_I03_a_dataset_that_cannot_be_had_says_where_to_get_it(kind, words, monk
 
 
 def test_I03_a_missing_local_file_says_where_to_get_it(tmp_path):
-    with pytest.raises(
-        FileNotFoundError, match=r"nowhere\.jsonl: no such file.*no documents.*ctxs.*NQ-open\.dev\.jsonl"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.jsonl: no such file.*no documents.*NQ-open\.dev\.jsonl"):
         load_dataset("nq", source=tmp_path / "nowhere.jsonl")
+    with pytest.raises(FileNotFoundError, match=r"holds no file of this split.*no documents.*NQ-open\.dev\.jsonl"):
+        load_dataset("nq", source=tmp_path)
 
 
 def test_only_the_files_of_the_split_are_fetched(tmp_path, monkeypatch):
@@ -263,7 +263,7 @@ def test_every_layout_that_a_dataset_admits_exists():
 def test_E10_placeholders_are_refused_but_in_a_hidden_split(answer, tmp_path):
     path = rows.lines(tmp_path / "rows.jsonl", [rows.TRIVIAQA_HUB, {**rows.TRIVIAQA_HIDDEN, "answer": answer}])
     for read in (load_examples, lambda path: load_dataset("triviaqa", source=path)):
-        with pytest.raises(DataError, match="line 2: the field answer: .*use the validation split"):
+        with pytest.raises(DataError, match=r"line 2: the field answer: .*use the validation split"):
             read(path)
     hidden = load_dataset("triviaqa", "test", path)
     assert [bool(example.answers) for example in hidden.examples] == [True, False]

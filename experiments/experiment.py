@@ -21,9 +21,9 @@ from ragjax.evals.demonstrations import NUMBER
 from ragjax.evals.normalize import NORMALIZERS
 from ragjax.evals.reader import ORDERS
 
-EXECUTION_FIELDS = ("limit", "batch", "out", "alone")
+EXECUTION_FIELDS = ("limit", "batch", "out", "alone", "lenient")
 MODEL_FIELDS = ("compressor", "target", "reader")
-SOURCE_FIELDS = ("data", "dataset", "split", "golds")
+SOURCE_FIELDS = ("data", "dataset", "split", "golds", "lenient")
 ALWAYS = frozenset({"method", "data", "dataset", "split", "prompt_format", "prompts", *EXECUTION_FIELDS})
 
 READING = frozenset({"reader", "reader_max_new", "reader_temperature", "shots", "normalizer", "top_k", "dtype"})
@@ -82,8 +82,9 @@ class Experiment:
     default temperature and top-p, the reader at 1.0. `prompts` is a TOML file of prompt texts (default: ours).
     `normalizer` "official" is that of each question's own dataset. `dtype` "auto" is float32 on a CPU, bfloat16
     elsewhere. `limit` takes the data's first rows, `top_k` each row's first documents. `alone` decodes a point
-    apart from those it could share its work with, for a latency of its own. `limit`, `batch`, `out` and `alone`
-    define no row.
+    apart from those it could share its work with, for a latency of its own. `lenient` leaves out rows that cannot be
+    read, and lists them, where otherwise the first is an error. `limit`, `batch`, `out`, `alone` and `lenient` define
+    no row.
     """
 
     method: str = "favicomp"
@@ -117,6 +118,7 @@ class Experiment:
     batch: int = 8
     out: str | None = None
     alone: bool = False
+    lenient: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values out of range: ValueError, naming the field."""

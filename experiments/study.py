@@ -17,6 +17,7 @@ from experiments.evidence import Decoding, alphas_of
 from experiments.experiment import EXECUTION_FIELDS, METHODS, MODEL_FIELDS, SOURCE_FIELDS, Experiment, nearest
 from experiments.pipeline import Pipeline
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, read_prompts
+from ragjax.data.catalog import find_split
 from ragjax.data.files import LoadedExamples, load_examples
 from ragjax.data.identity import content_hash
 from ragjax.data.sources import HUB, join_golds, load_dataset, needs_documents
@@ -62,7 +63,7 @@ def library() -> Library:
     return Library(resolve, load, compressor, Reader, count_tokens, check_models)
 
 
-Source = tuple[str, str | None, str | None, str | None]
+Source = tuple[str, str | None, str | None, str | None, bool]
 """What of a point says where its questions come from: the values of `SOURCE_FIELDS`."""
 
 
@@ -88,45 +89,73 @@ def load_data(points: Sequence[Experiment]) -> dict[Source, LoadedExamples]:
     """
     limits: dict[Source, list[int | None]] = {}
     for point in points:
+        check_hub(point)
         limits.setdefault(source_of(point), []).append(point.limit)
     data = {source: load_source(*source, None if None in wanted else max(wanted)) for source, wanted in limits.items()}
     for point in points:
         check_documents(point, data[source_of(point)])
-    return data
+    working = {source_of(point) for point in points if METHODS[point.method].documents}
+    return {source: warn_of_missing(loaded) if source in working else loaded for source, loaded in data.items()}
 
 
 def load_source(
-    data: str, dataset: str | None, split: str | None, golds: str | None, limit: int | None
+    data: str, dataset: str | None, split: str | None, golds: str | None, lenient: bool, limit: int | None
 ) -> LoadedExamples:
     """One data set, with the gold documents of another file where `golds` names one. Raises as `load_data` does."""
+    reading = {"strict": not lenient, "limit": limit}
     if dataset is not None:
-        loaded = load_dataset(dataset, split, data if data == HUB else find_data(data) or data, limit=limit)
+        loaded = load_dataset(dataset, split, data if data == HUB else find_data(data) or data, **reading)
     elif (path := find_data(data)) is not None:
-        loaded = load_examples(path, limit=limit)
+        loaded = load_examples(path, **reading)
     else:
         folder = Path(str(resources.files("experiments"))) / "data"
         shipped = sorted(path.stem for path in folder.glob("*.jsonl"))
         raise FileNotFoundError(f"no data file {data!r} (shipped: {', '.join(shipped)}{nearest(data, shipped)})")
-    return loaded if golds is None else with_golds(loaded, load_golds(golds, dataset, split))
+    return loaded if golds is None else with_golds(loaded, load_golds(golds, dataset, split, lenient))
 
 
-def load_golds(golds: str, dataset: str | None, split: str | None) -> LoadedExamples:
+def load_golds(golds: str, dataset: str | None, split: str | None, lenient: bool) -> LoadedExamples:
     """The rows that hold the gold documents, all of them. Raises as `load_data` does."""
-    return load_examples(golds) if dataset is None else load_dataset(dataset, split, golds)
+    if dataset is None:
+        return load_examples(golds, strict=not lenient)
+    return load_dataset(dataset, split, golds, strict=not lenient)
 
 
 def with_golds(loaded: LoadedExamples, golds: LoadedExamples) -> LoadedExamples:
-    """The examples with the gold documents of the same questions; the hash is that of both."""
+    """The examples with the gold documents of the same questions; hash and skipped rows are those of both."""
     examples, without = join_golds(loaded.examples, golds.examples)
-    counts = {**loaded.counts, "with_gold_documents": len(examples) - without}
+    skipped = (*loaded.skipped, *golds.skipped)
+    counts = {**loaded.counts, "with_gold_documents": len(examples) - without, "skipped_rows": len(skipped)}
     both = f"{loaded.content_hash} {golds.content_hash}"
-    return replace(loaded, examples=tuple(examples), counts=counts, content_hash=both)
+    return replace(loaded, examples=tuple(examples), counts=counts, content_hash=both, skipped=skipped)
+
+
+def check_hub(point: Experiment) -> None:
+    """Raise ValueError, before anything is fetched, where a method needs documents and the hub's rows have none."""
+    if METHODS[point.method].documents and point.data == HUB and not has_documents(point):
+        raise ValueError(f"the method {point.title} needs documents. {needs_documents(point.dataset)}")
+
+
+def has_documents(point: Experiment) -> bool:
+    """Whether its dataset's own rows, if it names one, hold documents."""
+    return point.dataset is None or find_split(point.dataset, point.split)[1].documents
+
+
+def warn_of_missing(loaded: LoadedExamples) -> LoadedExamples:
+    """With a warning that counts the rows on which a method that needs documents has nothing to work."""
+    without = loaded.counts["without_documents"]
+    if not without:
+        return loaded
+    told = f"{without} of {len(loaded.examples)} questions have no documents: nothing is compressed for them"
+    return replace(loaded, warnings=(*loaded.warnings, told))
 
 
 def check_documents(point: Experiment, loaded: LoadedExamples) -> None:
     """Raise ValueError, with what to do, where a point's method finds nothing to work on."""
     if METHODS[point.method].documents and not any(example.documents for example in loaded.examples):
-        told = needs_documents(point.dataset) if point.dataset else f"{loaded.path} has no documents"
+        told = f"None of the {len(loaded.examples)} questions of {loaded.path} has any"
+        if not has_documents(point):
+            told = needs_documents(point.dataset)
         raise ValueError(f"the method {point.title} needs documents. {told}")
     if point.method == "gold" and not any(example.gold_documents for example in loaded.examples):
         raise ValueError(

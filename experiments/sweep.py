@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from typing import Any
 
@@ -82,6 +82,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--data", metavar="FILE", help='questions with documents, the name of shipped ones, or "hub"')
     parser.add_argument("--top-k", metavar="K", help="documents used of each question")
     parser.add_argument("--limit", metavar="N", help="the first N questions only")
+    parser.add_argument("--lenient", action="store_true", help="leave out rows that cannot be read, and list them")
     parser.add_argument("--out", metavar="DIR", help="where results go (default results/NAME)")
     parser.add_argument("--dry-run", action="store_true", help="list the points and stop")
     parser.add_argument("--force", action="store_true", help="start a new folder; an old one is renamed and kept")
@@ -99,6 +100,7 @@ def overrides(arguments: argparse.Namespace, selected: bool) -> dict[str, Any]:
         del named["dataset"]
     elif named["dataset"] is not None and named["data"] is None:
         named["data"] = HUB
+    named["lenient"] = "true" if arguments.lenient else None
     texts = [*arguments.set, *(f"{name}={value}" for name, value in named.items() if value is not None)]
     assigned = [parse_assignment(text) for text in texts]
     twice = [name for name, times in Counter(name for name, _ in assigned).items() if times > 1]
@@ -191,6 +193,7 @@ def execution_settings(
     return {
         "study": study.name,
         "limit": sorted({point.limit for point in study.points}, key=str),
+        "lenient": sorted({point.lenient for point in study.points}),
         "data": [describe_source(loaded) for loaded in data.values()],
         "models": {
             f"{name} {dtype}": {"fingerprint": model.fingerprint, "stop_ids": list(model.stop_ids)}
@@ -201,7 +204,7 @@ def execution_settings(
 
 
 def describe_source(loaded: LoadedExamples) -> dict[str, Any]:
-    """Where questions came from, for the record."""
+    """Where questions came from, for the record; the summary lists the skipped rows that are counted here."""
     named = {name: getattr(loaded, name) for name in ("path", "dataset", "split")}
     lists = {name: list(getattr(loaded, name)) for name in ("layouts", "warnings")}
     return {**named, **lists, "counts": dict(loaded.counts)}
@@ -250,6 +253,7 @@ def report(
     against = choose_references(study.points)
     references = {hashes[label]: hashes[study.labels[i]] for label, i in zip(study.labels, against, strict=True)}
     summary = summarize(finished.rows, finished.timings, references)
+    summary["skipped_rows"] = [asdict(row) for loaded in data.values() for row in loaded.skipped]
     write_json(study.folder / "summary.json", summary)
     if show:
         show_texts(finished.rows, show, console)

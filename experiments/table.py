@@ -89,7 +89,11 @@ def describe_counts(summary: Row) -> list[str]:
 
 def describe_data(loaded: LoadedExamples) -> list[str]:
     """One line that names the questions' source and split, and one for each warning about them."""
-    return [f"questions: {loaded.summary()}", *(f"warning: {warning}" for warning in loaded.warnings)]
+    warnings = list(loaded.warnings)
+    if loaded.skipped:
+        left_out = f"{len(loaded.skipped)} rows left out, listed in summary.json; the first: {loaded.skipped[0]}"
+        warnings.append(left_out)
+    return [f"questions: {loaded.summary()}", *(f"warning: {warning}" for warning in warnings)]
 
 
 def describe_pending(pending: Mapping[str, str]) -> list[str]:

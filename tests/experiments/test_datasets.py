@@ -34,7 +34,8 @@ NQ = [{"question": "who built it", "answer": ["Ada"]}]
 @pytest.fixture
 def datasets(workplace):
     Path("hotpot.json").write_text(json.dumps(HOTPOT))
-    for name, rows in (("retrieved", RETRIEVED), ("nq", NQ)):
+    contexts = [{**NQ[0], "contexts": ["Ada built it."]}]
+    for name, rows in (("retrieved", RETRIEVED), ("nq", NQ), ("contexts", contexts)):
         Path(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return workplace
 
@@ -72,6 +73,10 @@ def test_rows_that_state_their_split_keep_it(workplace):
         (["--dataset", "hotpot"], "did you mean 'hotpotqa'"),
         (["--dataset", "nq", "--split", "test"], "3,610 questions is the split validation"),
         (["--dataset", "nq", "--data", "nq.jsonl"], "nq itself has no documents: give retrieved ones"),
+        (["--dataset", "nq"], "nq itself has no documents: give retrieved ones"),
+        (["--dataset", "hotpotqa", "--data", "nq.jsonl"], "None of the 1 questions of nq.jsonl has any"),
+        (["--dataset", "nq", "--data", "hotpot.json"], "hotpot.json looks like HotpotQA, the layout of hotpotqa"),
+        (["--dataset", "nq", "--data", "contexts.jsonl"], "the field contexts looks like documents"),
         (["--data", "hub"], "data 'hub' needs a dataset"),
         (["--set", "shots=5"], "shots 5 needs a dataset"),
         (["--set", "shots=6", "--dataset", "nq"], "there are 5 demonstrations"),
@@ -239,3 +244,37 @@ def test_a_point_alone_shares_no_decoding(datasets):
     apart = Path("results/study/items.jsonl").read_bytes()
     assert sweep("--force") == 0
     assert Path("results/study/items.jsonl").read_bytes() == apart
+
+
+def test_I07_lenient_leaves_out_and_lists(datasets, capsys):
+    assert sweep() == 0
+    whole = Path("results/study/items.jsonl").read_bytes()
+    lines = Path("data.jsonl").read_text().splitlines()
+    Path("data.jsonl").write_text("\n".join([lines[0], '{"question": "cut', *lines[1:]]))
+    assert sweep("--out", "strict") == 2
+    assert "data.jsonl, line 2: not valid JSON" in capsys.readouterr().err
+    assert sweep("--lenient", "--out", "lenient") == 0
+    printed = capsys.readouterr().out
+    assert "5 questions (1 skipped rows" in printed
+    assert "warning: 1 rows left out, listed in summary.json; the first: data.jsonl, line 2: not valid" in printed
+    (skipped,) = json.loads(Path("lenient/summary.json").read_text())["skipped_rows"]
+    assert (skipped["path"], skipped["line"], skipped["unit"]) == ("data.jsonl", 2, "line")
+    execution = json.loads(Path("lenient/manifest.json").read_text())["execution"]
+    assert (execution["lenient"], execution["data"][0]["counts"]["skipped_rows"]) == ([True], 1)
+    before = Path("lenient/items.jsonl").read_bytes()
+    # The file's hash is in the settings, and in nothing else.
+    first, second = ([json.loads(line) for line in text.splitlines()] for text in (whole, before))
+    for row in (*first, *second):
+        del row["key"], row["settings"]
+    assert first == second
+    assert sweep("--lenient", "--out", "lenient") == 0
+    assert Path("lenient/items.jsonl").read_bytes() == before
+
+
+def test_questions_without_documents_are_warned_of(datasets, capsys):
+    asked = [*RETRIEVED, {"question": "What?", "answers": ["a"], "ctxs": []}, {"question": "Who?", "answers": ["b"]}]
+    Path("some.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    assert sweep("--dataset", "nq", "--data", "some.jsonl") == 0
+    printed = capsys.readouterr().out
+    assert "4 questions (2 without documents)" in printed
+    assert "warning: 2 of 4 questions have no documents: nothing is compressed for them" in printed

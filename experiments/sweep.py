@@ -161,9 +161,9 @@ def set_aside(folder: epath.Path) -> epath.Path | None:
     return folder.rename(kept)
 
 
-def settle_presets(study: Study, parts: Library) -> Study:
+def settle_presets(study: Study) -> Study:
     """The study with values in the place of its presets. Raises as `presets.settle` does."""
-    points = settle(study.points, parts.resolve)
+    points = settle(study.points)
     return replace(study, points=points, labels=label_points(points))
 
 
@@ -229,7 +229,7 @@ def make_rows(
     try:
         data = load_data(study.points)
         check_models(study.points, parts.check)
-        study = settle_presets(study, parts)
+        study = settle_presets(study)
         check_inputs(study, data, parts, arguments.force)
         for loaded in data.values():
             console.print(*describe_data(loaded), sep="\n", markup=False, highlight=False, soft_wrap=True)
@@ -240,7 +240,7 @@ def make_rows(
         check_folder(study.folder, [point for group in groups for point in group.points])
     except MixedSettingsError as error:
         raise InputError(f"{error}. --force starts a new folder and keeps this one; --out names another") from error
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:
         raise InputError(str(error)) from error
     return study, data, run(study.folder, groups, execution_settings(study, data, models))
 

@@ -4,9 +4,10 @@
 the same content in the same dtype only once while it is in use.
 """
 
+import logging
 import re
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,9 +22,12 @@ from ragjax.models.decoder import Decoder, abstract
 from ragjax.weights import checkpoint
 from ragjax.weights.download import fetch
 from ragjax.weights.opening import open_published
+from ragjax.weights.room import require_room_for
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
+
+logger = logging.getLogger(__name__)
 
 # Parameters in use, by (fingerprint, dtype): a model in two roles is held once.
 _loaded: weakref.WeakValueDictionary[tuple[str, str], Decoder] = weakref.WeakValueDictionary()
@@ -63,6 +67,7 @@ def load(source: str | Path, *, dtype: Any = None) -> LanguageModel:
 
     Raises:
         FileNotFoundError: if nothing is found, saying where it was looked for and what to do.
+        OutOfMemoryError: if the weights are more than the memory that is free; none were read.
         ValueError: naming the file and the attribute or tensor that is refused.
     """
     path = resolve(source)
@@ -131,10 +136,11 @@ def stop_ids(
 
 def _load_checkpoint(path: epath.Path, name: str, dtype: jnp.dtype) -> LanguageModel:
     manifest = checkpoint.read_manifest(path)
-    config, weights = checkpoint.config_of(manifest), manifest["fingerprint"]
+    config, weights = checkpoint.config_of(path, manifest), manifest["fingerprint"]
     tokenizer = checkpoint.load_tokenizer(path)
     params = _loaded.get((weights, dtype.name))
     if params is None:
+        require_room_for(name, config, dtype)
         params = checkpoint.restore(path, abstract(config, dtype))
     _loaded[weights, dtype.name] = params
     stops = stop_ids(manifest["config"], manifest["generation_config"], tokenizer)
@@ -147,7 +153,15 @@ def _load_published(path: epath.Path, name: str, dtype: jnp.dtype) -> LanguageMo
     tokenizer = published.load_tokenizer()
     params = _loaded.get((fingerprint, dtype.name))
     if params is None:
-        params, _ = published.load_params(dtype)
+        params, ledger = published.load_params(dtype)
+        _tell_skipped(name, ledger.skipped)
     _loaded[fingerprint, dtype.name] = params
     stops = stop_ids(published.raw_config, published.generation_config, tokenizer)
     return LanguageModel(params, published.config, tokenizer, name, fingerprint, stops)
+
+
+def _tell_skipped(name: str, skipped: Sequence[str]) -> None:
+    """Say which stored tensors the model does not use: a vision tower, tables that are computed here."""
+    if skipped:
+        first = ", ".join(skipped[:3]) + (", ..." if len(skipped) > 3 else "")
+        logger.info("%s: %d stored tensors are no part of the language model: %s", name, len(skipped), first)

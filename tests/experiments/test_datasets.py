@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from etils import epath
-from fake_sweep import LIBRARY, FakeCompressor, FakeReader, resolve
+from fake_sweep import LIBRARY, FakeCompressor, FakeReader
 
 from experiments.experiment import Experiment
 from experiments.presets import own_sampling, settle
@@ -184,17 +183,19 @@ def test_a_source_is_loaded_once_as_far_as_its_points_need():
 POINT = Experiment(compressor="c", target="t", reader="r", preset="paper", temperature=0.3)
 
 
-def test_the_papers_decoding_is_the_compressors_own(tmp_path):
+def test_the_papers_decoding_is_the_compressors_own_from_one_small_file(tmp_path, monkeypatch):
     (tmp_path / "generation_config.json").write_text('{"temperature": 0.6, "top_p": 0.9, "do_sample": true}')
     point = POINT.canonical()
     assert (point.preset, point.temperature, point.reader_temperature, point.seed) == ("paper", None, 1.0, 0)
     assert point.canonical() == point
     asked = []
-    (settled,) = settle([point], lambda name: asked.append(name) or tmp_path)
+    monkeypatch.setattr("experiments.presets.fetch_small", lambda *of: asked.append(of) or tmp_path / of[1])
+    (settled,) = settle([point])
     assert (settled.preset, settled.temperature, settled.top_p, settled.reader_temperature) == (None, 0.6, 0.9, 1.0)
-    assert asked == ["c"]
-    settle([replace(POINT, method="generated").canonical()], lambda name: asked.append(name) or tmp_path)
-    assert asked == ["c", "t"]
+    settle([replace(POINT, method="generated").canonical()])
+    assert asked == [("c", "generation_config.json"), ("t", "generation_config.json")]
+    monkeypatch.setattr("experiments.presets.fetch_small", lambda *_: None)
+    assert settle([point])[0].temperature == 1.0
 
 
 def test_a_method_that_decodes_nothing_needs_no_models_values():
@@ -206,12 +207,13 @@ def test_a_method_that_decodes_nothing_needs_no_models_values():
 
 @pytest.mark.parametrize(("stated", "own"), [("{}", (1.0, 1.0)), ('{"top_p": 0.5, "temperature": null}', (1.0, 0.5))])
 def test_what_a_model_does_not_state_is_one(stated, own, tmp_path):
-    assert own_sampling(epath.Path(tmp_path)) == (1.0, 1.0)
+    assert own_sampling(str(tmp_path)) == (1.0, 1.0)
     (tmp_path / "generation_config.json").write_text(stated)
-    assert own_sampling(epath.Path(tmp_path)) == own
-    (tmp_path / "generation_config.json").write_text('{"temperature": "hot"}')
-    with pytest.raises(ValueError, match="states temperature"):
-        own_sampling(epath.Path(tmp_path))
+    assert own_sampling(str(tmp_path)) == own
+    for wrong, words in (('{"temperature": "hot"}', "states temperature"), ("{", "generation_config.json: not a JSON")):
+        (tmp_path / "generation_config.json").write_text(wrong)
+        with pytest.raises(ValueError, match=words):
+            own_sampling(str(tmp_path))
 
 
 @pytest.mark.shared
@@ -225,7 +227,7 @@ def test_what_a_model_does_not_state_is_one(stated, own, tmp_path):
 def test_the_published_compressors_own_values(shared, name, own, tmp_path):
     stated = (shared / "models" / "configs" / f"{name}.generation.json").read_text()
     (tmp_path / "generation_config.json").write_text(stated)
-    assert own_sampling(epath.Path(tmp_path)) == own
+    assert own_sampling(str(tmp_path)) == own
 
 
 def test_a_preset_runs_and_its_values_are_stored(datasets):
@@ -234,7 +236,13 @@ def test_a_preset_runs_and_its_values_are_stored(datasets):
     decoded = [point["settings"] for point in points if point["settings"]["method"] == "favicomp"]
     assert {(of["temperature"], of["top_p"], of["preset"]) for of in decoded} == {(1.0, 1.0, None)}
     assert {point["settings"]["reader_temperature"] for point in points} == {1.0}
-    assert resolve("model.txt") == Path("model.txt")
+
+
+def test_no_model_is_fetched_for_a_folder_of_rows_made_with_other_settings(datasets, capsys):
+    assert sweep("--set", "preset=paper", "--limit", "1") == 0
+    unfetched = replace(LIBRARY, resolve=lambda name: pytest.fail("a model was fetched whole"))
+    assert main(["study.py", "--limit", "1", "--set", "preset=paper", "max_new=9"], unfetched) == 2
+    assert "max_new was" in capsys.readouterr().err
 
 
 def test_a_point_alone_shares_no_decoding(datasets):

@@ -7,7 +7,7 @@ prompt cache, and puts the results back in order. `score_prompts` is the same wi
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -83,6 +83,9 @@ class Execution:
         return COMPACT_FROM if jax.default_backend() == "cpu" and jax.device_count() == 1 else None
 
 
+DEFAULT_EXECUTION = Execution()
+
+
 @dataclass
 class DecodeStats:
     """What a decode cost: steps of the loop (all batches), and prompt tokens with padding over real ones."""
@@ -145,7 +148,7 @@ def decode_prompts(
     mix: str = "geometric",
     score: str | None = None,
     admit_added: bool = False,
-    execution: Execution = Execution(),
+    execution: Execution = DEFAULT_EXECUTION,
 ) -> DecodeResult:
     """Decode every example's prompts with all members in lock-step.
 
@@ -164,6 +167,62 @@ def decode_prompts(
       ValueError: for a token outside a model's vocabulary, a prompt too long for its model, or bad settings.
       VocabularyMismatch: for members that do not share a vocabulary.
     """
+    job = open_job(
+        voices,
+        max_new=max_new,
+        weights=weights,
+        ids=ids,
+        draws=draws,
+        sampling=sampling,
+        mix=mix,
+        score=score,
+        admit_added=admit_added,
+        execution=execution,
+    )
+    return run_job(job, loop.decode_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A decode that was found to make sense: what `open_job` was given, with ids, draws and the seed settled."""
+
+    voices: Sequence[Voice]
+    max_new: int
+    weights: Sequence[Sequence[float]]
+    ids: np.ndarray
+    draws: Sequence[int]
+    sampling: Sampling
+    mix: str
+    score: str | None
+    vocabulary: SharedVocabulary
+    execution: Execution
+
+    @property
+    def stops(self) -> np.ndarray:
+        """Each candidate's stop ids [C, stops]: those of every member that has a share in it, filled up with -1."""
+        members = [set(voice.model.stop_ids) for voice in self.voices]
+        found = [
+            sorted(set().union(*(ids for ids, share in zip(members, shares, strict=True) if share > 0)))
+            for shares in self.weights
+        ]
+        width = max(1, len(set().union(*members)))
+        return np.array([ids + [-1] * (width - len(ids)) for ids in found], np.int32)
+
+
+def open_job(
+    voices: Sequence[Voice],
+    *,
+    max_new: int,
+    weights: Sequence[Sequence[float]],
+    ids: Sequence[str] | None,
+    draws: Sequence[int] | None = None,
+    sampling: Sampling,
+    mix: str,
+    score: str | None = None,
+    admit_added: bool,
+    execution: Execution,
+) -> Job:
+    """Check what `decode_prompts` was given, before any model runs; arguments and errors are its own."""
     check_settings(max_new, mix)
     names = content_ids([p.text for p in voices[0].prompts]) if ids is None else ids
     streams = range(len(weights)) if draws is None else draws
@@ -173,20 +232,29 @@ def decode_prompts(
             f"{len(names)} and {len(streams)}"
         )
     _check_job(voices, max_new, weights, ids)
-    sampling = sampling.seeded()
     vocabulary = share_vocabulary([v.model for v in voices], admit_added=admit_added)
-    layout = plan_batches([[len(v.prompts[i].ids) for v in voices] for i in range(len(names))], execution.batch)
-    job = _Job(voices, max_new, weights, row_ids(names), streams, sampling, mix, score, vocabulary, execution)
-    result = DecodeResult([[] for _ in names], [None for _ in names], sampling.seed, vocabulary.masked)
+    settled = sampling.seeded()
+    return Job(voices, max_new, weights, row_ids(names), streams, settled, mix, score, vocabulary, execution)
+
+
+def run_job(job: Job, decode: Callable[..., tuple[list[Decoded], int]]) -> DecodeResult:
+    """Batch the examples, prefill each batch's members, decode it, and put the rows back in the examples' order.
+
+    `decode` has the arguments and results of `loop.decode_rows`.
+    """
+    count = len(job.ids)
+    layout = plan_batches([[len(v.prompts[i].ids) for v in job.voices] for i in range(count)], job.execution.batch)
+    empty: list[list[Decoded]] = [[] for _ in range(count)]
+    result = DecodeResult(empty, [None] * count, job.sampling.seed, job.vocabulary.masked)
     result.stats.padded_tokens, result.stats.real_tokens = layout.padded_tokens, layout.real_tokens
     note_padding(layout.padded_tokens, layout.real_tokens)
     for batch in layout.batches:
-        _decode_batch(job, batch, result)
+        _decode_batch(job, batch, decode, result)
     return result
 
 
 def score_prompts(
-    model: Any, prompts: Sequence[Prompt], piece: str, *, execution: Execution = Execution()
+    model: Any, prompts: Sequence[Prompt], piece: str, *, execution: Execution = DEFAULT_EXECUTION
 ) -> list[Score]:
     """The `Score` of one data piece of each prompt under the model, given everything before it in the prompt."""
     found = token_nlls(model, prompts, piece, execution=execution)
@@ -194,7 +262,7 @@ def score_prompts(
 
 
 def token_nlls(
-    model: Any, prompts: Sequence[Prompt], piece: str, *, execution: Execution = Execution()
+    model: Any, prompts: Sequence[Prompt], piece: str, *, execution: Execution = DEFAULT_EXECUTION
 ) -> list[np.ndarray]:
     """NLL in nats of each token [T] of each prompt, given all before it; 0 outside the piece and at the very start."""
     _check_prompts(Voice(model, prompts), 0, None)
@@ -210,20 +278,6 @@ def token_nlls(
 
 def _score(prompt: Prompt, piece: str, nll: np.ndarray) -> Score:
     return score_span(nll, *prompt.spans[piece], prompt.pieces[piece])
-
-
-@dataclass(frozen=True, eq=False)
-class _Job:
-    voices: Sequence[Voice]
-    max_new: int
-    weights: Sequence[Sequence[float]]
-    ids: np.ndarray
-    draws: Sequence[int]
-    sampling: Sampling
-    mix: str
-    score: str | None
-    vocabulary: SharedVocabulary
-    execution: Execution
 
 
 def check_settings(max_new: int, mix: str = "geometric", prompt_format: str = "chat") -> None:
@@ -265,7 +319,7 @@ def _check_prompts(voice: Voice, max_new: int, ids: Sequence[str] | None) -> Non
             )
 
 
-def _decode_batch(job: _Job, batch: Batch, result: DecodeResult) -> None:
+def _decode_batch(job: Job, batch: Batch, decode: Callable, result: DecodeResult) -> None:
     prefilled = []
     for number, (voice, length) in enumerate(zip(job.voices, batch.lengths, strict=True)):
         piece = job.score if number == 0 else None
@@ -278,7 +332,7 @@ def _decode_batch(job: _Job, batch: Batch, result: DecodeResult) -> None:
     knobs = _knobs(job, batch)
     members = tuple(Member(p.cache, _penalized_ids(p, job.sampling)) for p in prefilled)
     state = loop.start(plan, prefilled, len(knobs.budget), knobs.budget)
-    rows, steps = loop.decode_rows(plan, params, members, knobs, state, compact_from=job.execution.compact_from)
+    rows, steps = decode(plan, params, members, knobs, state, compact_from=job.execution.compact_from)
     result.stats.steps += steps
     candidates = len(job.weights)
     for place, index in enumerate(batch.indices):
@@ -306,7 +360,7 @@ def _prefill(voice: Voice, batch: Batch, length: int, width: int, piece: str | N
     return filled, [nll[row, length - len(p.ids) :] for row, p in enumerate(prompts)]
 
 
-def make_plan(job: _Job) -> tuple[Plan, tuple]:
+def make_plan(job: Job) -> tuple[Plan, tuple]:
     """The static part of a job's decode, and the parameters of each group of members that share them."""
     groups: list[list[int]] = []
     for number, voice in enumerate(job.voices):
@@ -328,7 +382,7 @@ def make_plan(job: _Job) -> tuple[Plan, tuple]:
     return plan, tuple(model.params for model in leaders)
 
 
-def _knobs(job: _Job, batch: Batch) -> Knobs:
+def _knobs(job: Job, batch: Batch) -> Knobs:
     candidates, real = len(job.weights), len(batch.indices)
     rows = batch.rows * candidates
     examples = np.zeros(batch.rows, np.uint32)
@@ -348,17 +402,6 @@ def _knobs(job: _Job, batch: Batch) -> Knobs:
         example=np.repeat(examples, candidates),
         candidate=np.tile(np.asarray(job.draws, np.int32), batch.rows),
         seed=np.uint32(settings.seed),
-        stops=np.tile(_stops(job), (batch.rows, 1)),
+        stops=np.tile(job.stops, (batch.rows, 1)),
         allowed=job.vocabulary.allowed,
     )
-
-
-def _stops(job: _Job) -> np.ndarray:
-    """Each candidate's stop ids [C, stops]: those of every member that has a share in it, filled up with -1."""
-    members = [set(voice.model.stop_ids) for voice in job.voices]
-    found = [
-        sorted(set().union(*(ids for ids, share in zip(members, shares, strict=True) if share > 0)))
-        for shares in job.weights
-    ]
-    width = max(1, len(set().union(*members)))
-    return np.array([ids + [-1] * (width - len(ids)) for ids in found], np.int32)

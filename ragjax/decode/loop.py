@@ -31,6 +31,7 @@ from ragjax.decode.state import (
     Member,
     Plan,
     StepOutput,
+    finish_reason,
 )
 from ragjax.models import decoder
 from ragjax.models.cache import PromptCache, SuffixCache, suffix_shape
@@ -167,47 +168,71 @@ def choose(
     penalized = lax.cond(
         jnp.any(knobs.penalty != 1), lambda: sampling.penalize(logits, seen, knobs.penalty), lambda: logits
     )
-    normalizer = jax.nn.logsumexp(penalized, axis=-1, keepdims=True)
-    log_probs = penalized - normalizer
-    scores = mix_log_probs(log_probs, knobs.weights, knobs.allowed, plan.mix)
+    mixed = mix_logits(plan, knobs, penalized)
 
     def draw() -> Array:
         keys = sampling.row_keys(knobs.seed, knobs.example, knobs.candidate, count)
-        return sampling.sample(scores, keys, knobs.temperature, knobs.top_k, knobs.top_p)
+        return sampling.sample(mixed.scores, keys, knobs.temperature, knobs.top_k, knobs.top_p)
 
     def best() -> Array:
-        return jnp.argmax(scores, axis=-1).astype(jnp.int32)
+        return jnp.argmax(mixed.scores, axis=-1).astype(jnp.int32)
 
     token = lax.cond(jnp.any(knobs.temperature > 0), draw, best)
-    total = jax.nn.logsumexp(scores, axis=-1)
     picked = partial(jnp.take_along_axis, indices=token[:, None], axis=-1)
-    own = jnp.take_along_axis(log_probs, jnp.broadcast_to(token, log_probs.shape[:2])[..., None], axis=-1)
+    own = jnp.take_along_axis(mixed.own, jnp.broadcast_to(token, mixed.own.shape[:2])[..., None], axis=-1)
+    output = StepOutput(
+        emitted=mixed.finite,
+        token=token,
+        log_prob=picked(mixed.scores)[:, 0] - mixed.total,
+        member_log_probs=own[..., 0],
+        member_argmax=mixed.argmax,
+    )
+    return output, mixed.finite
+
+
+@struct.dataclass
+class Mixed:
+    """The members' log-probabilities `own`, their mix `scores` up to a constant a row, and that constant, `total`.
+
+    `finite` marks the rows whose distributions are; `argmax` is each member's own best id among those allowed.
+    """
+
+    own: Float[Array, "M R V"]
+    scores: Float[Array, "R V"]
+    total: Float[Array, " R"]
+    finite: Bool[Array, " R"]
+    argmax: Int[Array, "M R"]
+
+
+def mix_logits(plan: Plan, knobs: Knobs, logits: Float[Array, "M R V"]) -> Mixed:
+    """Mix the members' raw float32 logits: log-softmax each, weigh, mask what may not be emitted."""
+    normalizer = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
+    own = logits - normalizer
+    scores = mix_log_probs(own, knobs.weights, knobs.allowed, plan.mix)
+    total = jax.nn.logsumexp(scores, axis=-1)
     # Both must be finite: a member may be all -inf, or hold NaN or +inf; the mix may allow nothing. A member without a
     # share has no say, not even this one: its candidate is that of the other member alone.
     finite = jnp.all(jnp.isfinite(normalizer[..., 0]) | (knobs.weights == 0), axis=0) & jnp.isfinite(total)
-    argmax = jnp.argmax(jnp.where(knobs.allowed, log_probs, -jnp.inf), axis=-1).astype(jnp.int32)
-    output = StepOutput(
-        emitted=finite,
-        token=token,
-        log_prob=picked(scores)[:, 0] - total,
-        member_log_probs=own[..., 0],
-        member_argmax=argmax,
-    )
-    return output, finite
+    argmax = jnp.argmax(jnp.where(knobs.allowed, own, -jnp.inf), axis=-1).astype(jnp.int32)
+    return Mixed(own, scores, total, finite, argmax)
+
+
+def seen_ids(members: tuple[Member, ...], generated: Bool[Array, "R V"]) -> Bool[Array, "M R V"]:
+    """The ids that each member's penalty applies to: those of its prompt, and what the row generated."""
+    prompts = jnp.stack([m.seen for m in members])
+    return jnp.repeat(prompts, generated.shape[0] // prompts.shape[1], axis=1) | generated
 
 
 def _step(plan: Plan, params: tuple, members: tuple[Member, ...], knobs: Knobs, state: DecodeState, _):
     rows = state.count.shape[0]
-    prompts = jnp.stack([m.seen for m in members])
-    seen = jnp.repeat(prompts, rows // prompts.shape[1], axis=1) | state.generated
-    output, finite = choose(plan, knobs, state.logits, seen, state.count)
+    output, finite = choose(plan, knobs, state.logits, seen_ids(members, state.generated), state.count)
     running = state.finish == RUNNING
     stopped = jnp.any(output.token[:, None] == knobs.stops, axis=1)
     emitted = running & finite & ~stopped
     count = state.count + emitted
     ended = jnp.where(~finite, FAILED, jnp.where(stopped, STOP, jnp.where(count >= knobs.budget, LENGTH, RUNNING)))
     token = jnp.where(emitted, output.token, 0)
-    logits, suffixes = _feed(plan, params, members, state, token)
+    logits, suffixes = feed(plan, params, members, state.suffixes, token, state.cursor)
     following = DecodeState(
         logits=logits,
         suffixes=suffixes,
@@ -219,17 +244,27 @@ def _step(plan: Plan, params: tuple, members: tuple[Member, ...], knobs: Knobs, 
     return following, output.replace(emitted=emitted, token=token)
 
 
-def _feed(plan: Plan, params: tuple, members: tuple[Member, ...], state: DecodeState, token: Array):
-    """Give the token to every member, one stacked forward for each group that shares its weights."""
+def feed(
+    plan: Plan,
+    params: tuple,
+    members: tuple[Member, ...],
+    suffixes: tuple[SuffixCache, ...],
+    token: Int[Array, " R"],
+    cursor: Int[Array, ""],
+) -> tuple[Float[Array, "M R V"], tuple[SuffixCache, ...]]:
+    """Give a token a row to every member, one stacked forward for each group that shares its weights.
+
+    Returns the members' logits of the coming token, and their suffixes with this one at slot `cursor`.
+    """
     logits: list = [None] * len(members)
-    suffixes: list = [None] * len(members)
+    following: list = [None] * len(members)
     for weights, cfg, (step, head), group in zip(params, plan.configs, plan.steps, plan.groups, strict=True):
         prompts = tuple(members[m].prompt for m in group)
-        hidden, written = step(weights, cfg, token, prompts, tuple(state.suffixes[m] for m in group), state.cursor)
+        hidden, written = step(weights, cfg, token, prompts, tuple(suffixes[m] for m in group), cursor)
         scores = head(weights, hidden, plan.width)
         for index, member in enumerate(group):
-            logits[member], suffixes[member] = scores[index], written[index]
-    return jnp.stack(logits), tuple(suffixes)
+            logits[member], following[member] = scores[index], written[index]
+    return jnp.stack(logits), tuple(following)
 
 
 @partial(jax.jit, static_argnames=("plan",), donate_argnames=("state",))
@@ -270,10 +305,9 @@ def decode_rows(
         if np.all(flags != RUNNING) or steps >= plan.max_new:
             break
         running = np.any(flags.reshape(-1, candidates) == RUNNING, axis=1)
-        large = compact_from is not None and len(members) * len(home) >= compact_from
-        if large and 2 * np.sum(running) <= len(running):
-            keep = _smaller(running)
-            members, knobs, state, home = _take(keep, candidates, members, knobs, state, home)
+        keep = kept(running, len(members) * len(home), compact_from)
+        if keep is not None:
+            members, knobs, state, home = take(keep, candidates, members, knobs, state, home)
     return [_decoded(piece, flag) for piece, flag in zip(pieces, finish, strict=True)], steps
 
 
@@ -287,26 +321,37 @@ def _decoded(pieces: list[StepOutput], flag: int) -> Decoded:
     def join(name: str) -> np.ndarray:
         return np.concatenate([getattr(p, name) for p in pieces])
 
-    count = sum(len(p.token) for p in pieces)
-    reason = {STOP: "stop", LENGTH: "length"}.get(int(flag), f"failed(non-finite at step {count})")
     return Decoded(
         tokens=join("token"),
         log_probs=join("log_prob"),
         member_log_probs=join("member_log_probs").T,
         member_argmax=join("member_argmax").T,
-        finish_reason=reason,
+        finish_reason=finish_reason(flag, sum(len(p.token) for p in pieces)),
     )
 
 
-def _smaller(running: np.ndarray) -> np.ndarray:
-    """Examples that go on: the running ones, filled up with finished ones to a power-of-two part of the batch."""
+def kept(running: np.ndarray, rows: int, compact_from: int | None) -> np.ndarray | None:
+    """The examples that go on where a smaller batch pays, else None.
+
+    They are the running ones, filled up with finished ones to a power-of-two part of the batch. `rows` counts those of
+    all members together.
+    """
     size = len(running)
+    if compact_from is None or rows < compact_from or 2 * np.sum(running) > size:
+        return None
     while size % 2 == 0 and 2 * np.sum(running) <= size:
         size //= 2
     return np.sort(np.argsort(~running, kind="stable")[:size])
 
 
-def _take(keep: np.ndarray, candidates: int, members, knobs: Knobs, state: DecodeState, home: np.ndarray):
+def take(
+    keep: np.ndarray,
+    candidates: int,
+    members: tuple[Member, ...],
+    knobs: Knobs,
+    state: DecodeState,
+    home: np.ndarray,
+) -> tuple[tuple[Member, ...], Knobs, DecodeState, np.ndarray]:
     """Gather the kept examples' rows. In numpy: on a CPU device that copies once and compiles nothing."""
     rows = (keep[:, None] * candidates + np.arange(candidates)).reshape(-1)
 

@@ -16,7 +16,7 @@ from etils import epath
 from experiments.evidence import Decoding, alphas_of
 from experiments.experiment import EXECUTION_FIELDS, METHODS, MODEL_FIELDS, SOURCE_FIELDS, Experiment, nearest
 from experiments.pipeline import Pipeline
-from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, read_prompts
+from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, read_prompts, texts_of
 from ragjax.data.catalog import find_split
 from ragjax.data.files import LoadedExamples, load_examples
 from ragjax.data.identity import content_hash
@@ -27,6 +27,9 @@ from ragjax.evals.run import Group, Item, Point
 
 # Points that differ only in these are decoded together, as long as no two name different models or ways to mix.
 SHARED_FIELDS = ("compressor", "target", "mix", "admit_added")
+
+WORDS = ("compress", "context", "read")
+"""The roles of the prompt texts that the rows of every method may depend on."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +208,7 @@ def settings_of(
     del settings["golds"]
     settings |= {"data": loaded.content_hash, "split": loaded.split}
     prompts = prompts_of(point)
-    settings["prompts"] = f"{prompts.version} {digest(asdict(prompts))}"
+    settings["prompts"] = f"{prompts.version} {digest(texts_of(prompts, WORDS))}"
     named = {field: settings.pop(field) for field in MODEL_FIELDS}
     if models is None:
         del settings["dtype"]

@@ -6,6 +6,7 @@ The public names, each loaded when it is first used:
     generate             texts or chats in, texts out
     perplexity           how surprising texts are to a model
     FaviComp             the compressor of two models decoding one text
+    CompAct              the compressor that reads a few documents at a time, until it has enough
     Reader               questions and contexts in, answers out
     Budget, Compressed   how long evidence may be, and what a compressor returns
     Document, Example    the records everything works on
@@ -17,6 +18,7 @@ __getattr__, __dir__, __all__ = name_table(
     __name__,
     {
         "Budget": "ragjax.compress.base",
+        "CompAct": "ragjax.compress.compact",
         "Compressed": "ragjax.compress.base",
         "Document": "ragjax.data.records",
         "Example": "ragjax.data.records",

@@ -6,6 +6,7 @@ __getattr__, __dir__, __all__ = name_table(
     __name__,
     {
         "Budget": "ragjax.compress.base",
+        "CompAct": "ragjax.compress.compact",
         "Compressed": "ragjax.compress.base",
         "Compressor": "ragjax.compress.base",
         "FaviComp": "ragjax.compress.favicomp",

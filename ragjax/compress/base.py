@@ -5,13 +5,13 @@ room is counted in the generator's tokens.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from ragjax.data import Document, Example, parse_document
+from ragjax.data import Document, Example, example_ids, parse_document
 
 STATUSES = ("ok", "short_input", "too_small", "empty", "length")
 
@@ -117,3 +117,34 @@ def as_document(value: "str | dict | Document") -> Document:
     if document is None:
         raise ValueError(f"a document needs a text, got {value!r}")
     return document
+
+
+def call(
+    compressor: Compressor, question: Any, documents: Any, budget: Budget | float | int | None = None
+) -> "Compressed | list[Compressed]":
+    """Compress one question's documents, or lists of both as one batch.
+
+    Args:
+      compressor: whose `compress` does it.
+      question: a str, or a list of them.
+      documents: the documents of the question, each a str or `{title, text}`; a list of such lists for a list of
+        questions.
+      budget: a fraction of the documents (float), a number of tokens (int), a `Budget`, or None.
+
+    Returns:
+      A `Compressed`, or a list of them. Examples are named by their content, so samples do not depend on order.
+
+    Raises:
+      ValueError: for a list of questions with more or fewer lists of documents.
+    """
+    single = isinstance(question, str)
+    questions, lists = ([question], [documents]) if single else (list(question), list(documents))
+    if len(questions) != len(lists):
+        raise ValueError(f"{len(questions)} questions need as many lists of documents, got {len(lists)}")
+    examples = [
+        Example(id="", question=q, documents=tuple(map(as_document, docs)))
+        for q, docs in zip(questions, lists, strict=True)
+    ]
+    named = [replace(e, id=name) for e, name in zip(examples, example_ids(examples), strict=True)]
+    found = compressor.compress(named, Budget.of(budget))
+    return found[0] if single else found

@@ -24,6 +24,7 @@ from ragjax.decode.score import Score, score_span
 from ragjax.decode.state import Decoded, Knobs, Member, Plan
 from ragjax.models import decoder
 from ragjax.runtime import note_padding
+from ragjax.sharding import data_shards, mesh_of, on_mesh
 
 COMPACT_FROM = 32
 """Rows from which on a decode step on a CPU is bound by arithmetic, not by reading the weights."""
@@ -64,8 +65,8 @@ class Execution:
     """How a decode runs; nothing here changes its result (in float32).
 
     `compaction=None` is on for one CPU device and off elsewhere, and leaves small batches alone: there a step costs the
-    reading of the weights, whatever the rows. `share_weights=False` runs members with the same weights one by one, to
-    check the stacked forward against.
+    reading of the weights, whatever the rows. On a mesh it is always off. `share_weights=False` runs members with the
+    same weights one by one, to check the stacked forward against.
     """
 
     batch: int = 8
@@ -175,13 +176,18 @@ def decode_prompts(
     _check_job(voices, max_new, weights, ids)
     sampling = sampling.seeded()
     vocabulary = share_vocabulary([v.model for v in voices], admit_added=admit_added)
-    layout = plan_batches([[len(v.prompts[i].ids) for v in voices] for i in range(len(names))], execution.batch)
+    mesh = mesh_of([v.model for v in voices])
+    if mesh is not None:
+        execution = replace(execution, compaction=False)
+    lengths = [[len(v.prompts[i].ids) for v in voices] for i in range(len(names))]
+    layout = plan_batches(lengths, execution.batch, data_shards(mesh))
     job = _Job(voices, max_new, weights, row_ids(names), streams, sampling, mix, score, vocabulary, execution)
     result = DecodeResult([[] for _ in names], [None for _ in names], sampling.seed, vocabulary.masked)
     result.stats.padded_tokens, result.stats.real_tokens = layout.padded_tokens, layout.real_tokens
     note_padding(layout.padded_tokens, layout.real_tokens)
-    for batch in layout.batches:
-        _decode_batch(job, batch, result)
+    with on_mesh(mesh):
+        for batch in layout.batches:
+            _decode_batch(job, batch, result)
     return result
 
 
@@ -189,12 +195,14 @@ def score_prompts(model: Any, prompts: Sequence[Prompt], piece: str, *, executio
     """The `Score` of one data piece of each prompt under the model, given everything before it in the prompt."""
     _check_prompts(Voice(model, prompts), 0, None)
     scores: list[Score | None] = [None] * len(prompts)
-    layout = plan_batches([[len(p.ids)] for p in prompts], execution.batch)
+    mesh = mesh_of([model])
+    layout = plan_batches([[len(p.ids)] for p in prompts], execution.batch, data_shards(mesh))
     note_padding(layout.padded_tokens, layout.real_tokens)
-    for batch in layout.batches:
-        _, found = _prefill(Voice(model, prompts), batch, batch.lengths[0], model.vocab_width, piece)
-        for index, value in zip(batch.indices, found, strict=True):
-            scores[index] = value
+    with on_mesh(mesh):
+        for batch in layout.batches:
+            _, found = _prefill(Voice(model, prompts), batch, batch.lengths[0], model.vocab_width, piece)
+            for index, value in zip(batch.indices, found, strict=True):
+                scores[index] = value
     return scores
 
 

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jax.sharding import Mesh
+
 from ragjax.models.config import DecoderConfig, parse_config, with_vocab_size
 from ragjax.models.decoder import Decoder, abstract
+from ragjax.sharding import place
 from ragjax.weights.fingerprint import fingerprint_files
 from ragjax.weights.gguf_reader import gguf_config, gguf_generation, gguf_tensors, open_gguf
 from ragjax.weights.gguf_tokenizer import gguf_tokenizer
@@ -40,9 +43,9 @@ class Published:
         """Content hash of all its files: reads them whole, so ask once."""
         return fingerprint_files(self.files)
 
-    def load_params(self, dtype: Any, progress: bool = False) -> tuple[Decoder, Ledger]:
-        """The parameters in `dtype` on the default device, and the ledger they were read by."""
-        return fill(self.tensors, TABLES[self.config.family], abstract(self.config, dtype), progress)
+    def load_params(self, dtype: Any, progress: bool = False, mesh: Mesh | None = None) -> tuple[Decoder, Ledger]:
+        """The parameters in `dtype` on the default device or cut over a mesh, and the ledger they were read by."""
+        return fill(self.tensors, TABLES[self.config.family], place(abstract(self.config, dtype), mesh), progress)
 
 
 def open_published(path: str | Path) -> Published:

@@ -3,6 +3,7 @@
 The public names, each loaded when it is first used:
 
     load                 a model name, folder, .gguf file or converted checkpoint -> LanguageModel
+    make_mesh            several devices, for `load` to spread a model over
     generate             texts or chats in, texts out
     perplexity           how surprising texts are to a model
     FaviComp             the compressor of two models decoding one text
@@ -27,6 +28,7 @@ __getattr__, __dir__, __all__ = name_table(
         "Reader": "ragjax.evals.reader",
         "generate": "ragjax.decode.text",
         "load": "ragjax.hub",
+        "make_mesh": "ragjax.sharding",
         "perplexity": "ragjax.decode.text",
     },
 )

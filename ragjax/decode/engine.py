@@ -24,6 +24,7 @@ from ragjax.decode.score import Score, score_span
 from ragjax.decode.state import Decoded, Knobs, Member, Plan
 from ragjax.models import decoder
 from ragjax.runtime import note_padding
+from ragjax.sharding import data_shards, mesh_of, on_mesh
 
 COMPACT_FROM = 32
 """Rows from which on a decode step on a CPU is bound by arithmetic, not by reading the weights."""
@@ -64,8 +65,8 @@ class Execution:
     """How a decode runs; nothing here changes its result (in float32).
 
     `compaction=None` is on for one CPU device and off elsewhere, and leaves small batches alone: there a step costs the
-    reading of the weights, whatever the rows. `share_weights=False` runs members with the same weights one by one, to
-    check the stacked forward against.
+    reading of the weights, whatever the rows. On a mesh it is always off. `share_weights=False` runs members with the
+    same weights one by one, to check the stacked forward against.
     """
 
     batch: int = 8
@@ -242,14 +243,18 @@ def run_job(job: Job, decode: Callable[..., tuple[list[Decoded], int]]) -> Decod
 
     `decode` has the arguments and results of `loop.decode_rows`.
     """
-    count = len(job.ids)
-    layout = plan_batches([[len(v.prompts[i].ids) for v in job.voices] for i in range(count)], job.execution.batch)
+    count, mesh = len(job.ids), mesh_of([voice.model for voice in job.voices])
+    if mesh is not None:
+        job = replace(job, execution=replace(job.execution, compaction=False))
+    lengths = [[len(voice.prompts[i].ids) for voice in job.voices] for i in range(count)]
+    layout = plan_batches(lengths, job.execution.batch, data_shards(mesh))
     empty: list[list[Decoded]] = [[] for _ in range(count)]
     result = DecodeResult(empty, [None] * count, job.sampling.seed, job.vocabulary.masked)
     result.stats.padded_tokens, result.stats.real_tokens = layout.padded_tokens, layout.real_tokens
     note_padding(layout.padded_tokens, layout.real_tokens)
-    for batch in layout.batches:
-        _decode_batch(job, batch, decode, result)
+    with on_mesh(mesh):
+        for batch in layout.batches:
+            _decode_batch(job, batch, decode, result)
     return result
 
 
@@ -267,12 +272,14 @@ def token_nlls(
     """NLL in nats of each token [T] of each prompt, given all before it; 0 outside the piece and at the very start."""
     _check_prompts(Voice(model, prompts), 0, None)
     found: list[np.ndarray] = [np.zeros(0)] * len(prompts)
-    layout = plan_batches([[len(p.ids)] for p in prompts], execution.batch)
+    mesh = mesh_of([model])
+    layout = plan_batches([[len(p.ids)] for p in prompts], execution.batch, data_shards(mesh))
     note_padding(layout.padded_tokens, layout.real_tokens)
-    for batch in layout.batches:
-        _, nlls = _prefill(Voice(model, prompts), batch, batch.lengths[0], model.vocab_width, piece)
-        for index, nll in zip(batch.indices, nlls, strict=True):
-            found[index] = nll
+    with on_mesh(mesh):
+        for batch in layout.batches:
+            _, nlls = _prefill(Voice(model, prompts), batch, batch.lengths[0], model.vocab_width, piece)
+            for index, nll in zip(batch.indices, nlls, strict=True):
+                found[index] = nll
     return found
 
 

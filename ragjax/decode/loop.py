@@ -9,6 +9,7 @@
    examples into a smaller batch.
 """
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -37,6 +38,7 @@ from ragjax.models import decoder
 from ragjax.models.cache import PromptCache, SuffixCache, suffix_shape
 from ragjax.models.config import DecoderConfig
 from ragjax.runtime import note_program
+from ragjax.sharding import constrain, data_shards, zeros
 from ragjax.typing import Array, Bool, Float, Int, PyTree
 
 PREFILL_TOKENS = 8192
@@ -68,13 +70,14 @@ def prefill(
     *,
     width: int,
 ) -> Prefilled:
-    """Read a batch of left-padded prompts, in micro-batches of at most `PREFILL_TOKENS` tokens.
+    """Read a batch of left-padded prompts, in micro-batches of at most `PREFILL_TOKENS` tokens a device.
 
     `span` marks the tokens whose NLL is wanted. Only the last position gets logits otherwise. A first real token has
     nothing before it: its NLL is 0 and the caller counts it out.
     """
-    micro = max(1, PREFILL_TOKENS // tokens.shape[1])
-    return _prefill(params, cfg, tokens, valid, span, width, micro)
+    micro = max(1, PREFILL_TOKENS // tokens.shape[1]) * data_shards()
+    rows = [None if x is None else constrain(x, "BT") for x in (tokens, valid, span)]
+    return _prefill(params, cfg, *rows, width, micro)
 
 
 @partial(jax.jit, static_argnames=("cfg", "width", "micro"))
@@ -88,8 +91,18 @@ def _prefill(params, cfg, tokens, valid, span, width, micro) -> Prefilled:
     if batch <= micro:
         return read((tokens, valid, span))
     size = max(n for n in range(1, micro + 1) if batch % n == 0)
-    parts = jax.tree.map(lambda x: x.reshape(batch // size, size, *x.shape[1:]), (tokens, valid, span))
-    return jax.tree.map(lambda x: x.reshape(batch, *x.shape[2:]), lax.map(read, parts))
+    # Each micro-batch takes its rows from every device, so that no row moves to another.
+    shards = math.gcd(size, data_shards())
+
+    def split(x: Array) -> Array:
+        x = x.reshape(shards, batch // size, size // shards, *x.shape[1:])
+        return x.swapaxes(0, 1).reshape(batch // size, size, *x.shape[3:])
+
+    def join(x: Array) -> Array:
+        x = x.reshape(batch // size, shards, size // shards, *x.shape[2:])
+        return x.swapaxes(0, 1).reshape(batch, *x.shape[3:])
+
+    return jax.tree.map(join, lax.map(read, jax.tree.map(split, (tokens, valid, span))))
 
 
 def _read(params, cfg, tokens, valid, span, *, width: int) -> Prefilled:
@@ -97,7 +110,8 @@ def _read(params, cfg, tokens, valid, span, *, width: int) -> Prefilled:
     rows = jnp.arange(tokens.shape[0])[:, None]
     seen = jnp.zeros((tokens.shape[0], width), bool).at[rows, jnp.where(valid, tokens, width)].set(True, mode="drop")
     nll = None if span is None else span_nll(params, hidden, tokens, valid, span, width=width)
-    return Prefilled(decoder.logits(params, hidden[:, -1], width), cache, seen, nll)
+    logits = constrain(decoder.logits(params, hidden[:, -1], width), "BV")
+    return Prefilled(logits, cache, constrain(seen, "BV"), nll)
 
 
 def span_nll(
@@ -145,9 +159,9 @@ def start(plan: Plan, prefilled: Sequence[Prefilled], rows: int, budget: np.ndar
         shape = suffix_shape(cfg, rows, plan.max_new)
         for member in group:
             dtype = prefilled[member].cache.keys[0].dtype
-            empty = [tuple(jnp.zeros(shape, dtype) for _ in range(cfg.num_layers)) for _ in range(2)]
+            empty = [tuple(zeros(shape, dtype, "RKSH") for _ in range(cfg.num_layers)) for _ in range(2)]
             suffixes[member] = SuffixCache(*empty)
-    return DecodeState(
+    state = DecodeState(
         logits=jnp.repeat(logits, each, axis=1) if each > 1 else logits,
         suffixes=tuple(suffixes),
         generated=np.zeros((rows, plan.width), bool),
@@ -155,6 +169,13 @@ def start(plan: Plan, prefilled: Sequence[Prefilled], rows: int, budget: np.ndar
         finish=np.where(budget > 0, RUNNING, LENGTH).astype(np.int32),
         cursor=np.int32(0),
     )
+    return _placed(state)
+
+
+def _placed(state: DecodeState) -> DecodeState:
+    """The state where every step leaves it: a chunk then meets the placement that it was compiled for."""
+    axes = {"logits": "MRV", "generated": "RV", "count": "R", "finish": "R", "cursor": ""}
+    return state.replace(**{name: constrain(getattr(state, name), letters) for name, letters in axes.items()})
 
 
 def choose(
@@ -241,7 +262,7 @@ def _step(plan: Plan, params: tuple, members: tuple[Member, ...], knobs: Knobs, 
         finish=jnp.where(running, ended, state.finish),
         cursor=state.cursor + 1,
     )
-    return following, output.replace(emitted=emitted, token=token)
+    return _placed(following), output.replace(emitted=emitted, token=token)
 
 
 def feed(

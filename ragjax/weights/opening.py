@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etils import epath
+from jax.sharding import Mesh
 
 from ragjax.models.config import DecoderConfig, parse_config, with_vocab_size
 from ragjax.models.decoder import Decoder, abstract
+from ragjax.sharding import place
 from ragjax.weights.fingerprint import fingerprint_files
 from ragjax.weights.gguf_reader import gguf_config, gguf_generation, gguf_tensors, open_gguf
 from ragjax.weights.gguf_tokenizer import gguf_tokenizer
@@ -44,15 +46,15 @@ class Published:
         """Content hash of all its files: reads them whole, so ask once."""
         return fingerprint_files(self.files)
 
-    def load_params(self, dtype: Any, progress: bool = False) -> tuple[Decoder, Ledger]:
-        """The parameters in `dtype` on the default device, and the ledger they were read by.
+    def load_params(self, dtype: Any, progress: bool = False, mesh: Mesh | None = None) -> tuple[Decoder, Ledger]:
+        """The parameters in `dtype` on the default device or cut over a mesh, and the ledger they were read by.
 
         Raises:
             OutOfMemoryError: they are more than the memory that is free; nothing was read.
             ValueError: naming the file and everything that does not fit the config.
         """
-        require_room_for(self.path, self.config, dtype)
-        return fill(self.tensors, TABLES[self.config.family], abstract(self.config, dtype), progress)
+        require_room_for(self.path, self.config, dtype, mesh)
+        return fill(self.tensors, TABLES[self.config.family], place(abstract(self.config, dtype), mesh), progress)
 
 
 def open_published(path: str | Path) -> Published:

@@ -12,9 +12,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding
 
 from ragjax.models.config import DecoderConfig
 from ragjax.models.decoder import abstract
+from ragjax.sharding import spec_of
 from ragjax.weights.keymap import leaf_specs
 
 
@@ -39,15 +41,22 @@ def require_room(sizes: Mapping[str, int]) -> None:
     )
 
 
-def require_room_for(name: Any, config: DecoderConfig, dtype: Any) -> None:
+def require_room_for(name: Any, config: DecoderConfig, dtype: Any, mesh: Mesh | None = None) -> None:
     """See that one model's weights fit the free memory. Raises as `require_room` does."""
-    require_room({f"{name} in {jnp.dtype(dtype).name}": weight_bytes(config, dtype)})
+    size = weight_bytes(config, dtype, mesh)
+    # Virtual devices share the machine's memory.
+    shared = mesh.size if mesh is not None and jax.default_backend() == "cpu" else 1
+    require_room({f"{name} in {jnp.dtype(dtype).name}": size * shared})
 
 
-def weight_bytes(config: DecoderConfig, dtype: Any) -> int:
-    """Bytes of a model's parameters in one dtype."""
+def weight_bytes(config: DecoderConfig, dtype: Any, mesh: Mesh | None = None) -> int:
+    """Bytes of a model's parameters in one dtype; on a mesh, those that one of its devices holds."""
     specs = leaf_specs(abstract(config, jnp.dtype(dtype))).values()
-    return sum(int(np.prod(spec.shape)) * np.dtype(spec.dtype).itemsize for spec in specs)
+
+    def held(spec: Any) -> tuple[int, ...]:
+        return spec.shape if mesh is None else NamedSharding(mesh, spec_of(spec, mesh)).shard_shape(spec.shape)
+
+    return sum(int(np.prod(held(spec))) * np.dtype(spec.dtype).itemsize for spec in specs)
 
 
 def in_units(size: int) -> str:

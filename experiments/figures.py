@@ -17,7 +17,7 @@ import numpy as np
 from etils import epath
 
 from experiments.evidence import weights_of
-from experiments.experiment import METHODS
+from experiments.methods import METHODS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,9 +21,9 @@ from rich.console import Console
 from experiments.combine import label_points, override
 from experiments.config_file import Config, config_path, load_config
 from experiments.experiment import Experiment, nearest, parse_assignment
+from experiments.groups import make_groups
 from experiments.pipeline import rules_of
 from experiments.presets import settle
-from experiments.published import row_of
 from experiments.show import show_texts
 from experiments.study import (
     Library,
@@ -32,13 +32,13 @@ from experiments.study import (
     library,
     load_data,
     load_models,
-    make_groups,
     model_names,
     settings_of,
     source_of,
 )
 from experiments.summary import choose_references, summarize
 from experiments.table import (
+    describe_choices,
     describe_counts,
     describe_data,
     describe_findings,
@@ -145,7 +145,7 @@ def list_points(study: Study, console: Console) -> None:
         fields = [f"{name}={value}" for name, value in vars(point).items() if value is not None]
         console.print(f"{label}: {' '.join(fields)}", markup=False, highlight=False, soft_wrap=True)
     console.print(f"{len(study.points)} points, results in {study.folder}", markup=False, soft_wrap=True)
-    rows = ", ".join(dict.fromkeys(map(row_of, study.points)))
+    rows = ", ".join(dict.fromkeys(map(study.config.row, study.points)))
     console.print(f"rows: {rows}", markup=False, highlight=False, soft_wrap=True)
     for line in describe_pending(study.config.pending):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -263,11 +263,11 @@ def report(
         measured = [
             (point, summary["points"][hashes[label]]) for point, label in zip(study.points, study.labels, strict=True)
         ]
-        console.print(make_published_table(measured, study.config.published))
+        console.print(make_published_table(measured, study.config.published, study.config.row))
         for line in describe_findings(study.points, study.config.published):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
     lines = [line for loaded in data.values() for line in describe_data(loaded)]
-    lines += [*describe_pending(study.config.pending), *describe_counts(summary)]
+    lines += [*describe_pending(study.config.pending), *describe_counts(summary), *describe_choices(summary)]
     if finished.damaged:
         lines.append(f"parts that were not whole, made again: {', '.join(finished.damaged)}")
     if finished.outside:

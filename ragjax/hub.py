@@ -40,7 +40,8 @@ class LanguageModel:
     """A causal language model ready to use.
 
     `fingerprint` is a hash of its content, independent of where its files lie; `stop_ids` are the ids that end a text
-    or a turn.
+    or a turn. `folder` is the converted checkpoint that it is from, if it is from one: what is computed from the model
+    once may be kept there.
     """
 
     params: Decoder
@@ -49,6 +50,7 @@ class LanguageModel:
     name: str
     fingerprint: str
     stop_ids: tuple[int, ...]
+    folder: epath.Path | None = None
 
     @property
     def dtype(self) -> jnp.dtype:
@@ -149,7 +151,7 @@ def _load_checkpoint(path: epath.Path, name: str, dtype: jnp.dtype, mesh: Mesh |
         params = checkpoint.restore(path, place(abstract(config, dtype), mesh))
     _loaded[weights, dtype.name, mesh] = params
     stops = stop_ids(manifest["config"], manifest["generation_config"], tokenizer)
-    return LanguageModel(params, config, tokenizer, name, checkpoint.fingerprint_of(path, manifest), stops)
+    return LanguageModel(params, config, tokenizer, name, checkpoint.fingerprint_of(path, manifest), stops, path)
 
 
 def _load_published(path: epath.Path, name: str, dtype: jnp.dtype, mesh: Mesh | None) -> LanguageModel:

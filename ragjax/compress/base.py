@@ -5,7 +5,7 @@ room is counted in the generator's tokens.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -84,7 +84,7 @@ class Compressed:
     `requested` and `achieved` are in the generator's tokens (requested is None without a budget); `prompt_tokens`
     those of the evidence as shown to the generator, numbers and titles included; `source_tokens` those of the
     documents joined by newlines. `status` is one of `STATUSES` or "failed(reason)". `dropped_documents` counts the
-    documents left out of an over-long prompt.
+    documents left out of an over-long prompt. `choice` is there where this text was chosen among several.
     """
 
     units: tuple[Unit, ...]
@@ -96,11 +96,36 @@ class Compressed:
     trace: Trace | None = None
     dropped_documents: int = 0
     notes: tuple[str, ...] = field(default_factory=tuple)
+    choice: "Choice | None" = None
 
     @property
     def text(self) -> str:
         """The unit texts joined by newlines: what `achieved` counts."""
         return "\n".join(unit.text for unit in self.units)
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """How a text was chosen among several.
+
+    `candidates` are the texts that were drawn, none where sampling was skipped; `scores` the selector's, lower is
+    better, with the initial text's last where it took part; `chosen` the index of the winner, -1 for the initial
+    text. `rho` is what the filter looked at. `skipped` says why nothing was drawn: "filter" or the initial status.
+    `subspace` are the rank and the width of the subspace that SPS was measured against.
+    """
+
+    initial: "Compressed"
+    candidates: tuple["Compressed", ...]
+    scores: tuple[float, ...]
+    chosen: int
+    rho: float | None = None
+    skipped: str | None = None
+    subspace: tuple[int, int] | None = None
+
+    @property
+    def distinct(self) -> int:
+        """How many of the drawn texts differ."""
+        return len({one.text for one in self.candidates})
 
 
 class Compressor(Protocol):
@@ -109,6 +134,20 @@ class Compressor(Protocol):
     def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
         """Compress each example's documents; the result's order is the examples'."""
         ...
+
+
+_NO_SETTINGS = ("batch", "strict", "tokenizer")
+
+
+def describe(compressor: Compressor) -> dict[str, Any]:
+    """What defines a compressor's texts, as JSON values: its settings, with models and prompts by content."""
+    settings = {f.name: getattr(compressor, f.name) for f in fields(compressor) if f.name not in _NO_SETTINGS}
+    plain = {
+        name: asdict(value) if is_dataclass(value) and not hasattr(value, "fingerprint") else value
+        for name, value in settings.items()
+    }
+    named = {name: getattr(value, "fingerprint", value) for name, value in plain.items()}
+    return {"family": type(compressor).__name__, **named}
 
 
 def as_document(value: "str | dict | Document") -> Document:

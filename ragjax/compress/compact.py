@@ -36,8 +36,9 @@ from ragjax.decode.text import raise_failed
 
 # Between words models put asterisks, brackets and the like.
 _VERDICT = re.compile(
-    r"^(?:[^\w\n]|_)*(?:verdict|evaluation)(?:[^\w\n]|_)*?:[\W_]*(?:the\s+(?:evidence|summary)\s+is\s+)?"
-    r"(?P<negated>in|not[\W_]+)?complete(?![^\W_])",
+    r"^(?:[^\w\n]|_)*"
+    r"(?P<label>(?:verdict|evaluation)(?:[^\w\n]|_)*?:[\W_]*(?:the\s+(?:evidence|summary|passage)\s+is\s+)?)?"
+    r"(?P<negated>in|not[\W_]+)?complete(?(label)(?![^\W_])|(?=[ \t*_\])]*(?:[.:;,\u2013\u2014-]|$)))",
     re.IGNORECASE | re.MULTILINE,
 )
 _UNJUDGED = "Verdict: incomplete"
@@ -55,9 +56,10 @@ class Reply:
 def parse_reply(text: str) -> Reply:
     """Split a reply at its verdict: the first line that begins "Verdict: complete" or "Verdict: incomplete".
 
-    "Evaluation:" will do for "Verdict:", "not complete" for "incomplete"; case and markup do not matter. The summary
-    is the text before that line, the evaluation the line and all that follows. Any other word after "Verdict:" makes
-    no verdict (a document may tell of a court's).
+    "Evaluation:" will do for "Verdict:", "not complete" for "incomplete", and the bare word where it ends its line or a
+    mark follows ("Incomplete: no year is given"); case and markup do not matter. The summary is the text before that
+    line, the evaluation the line and all that follows. Any other word after "Verdict:" makes no verdict (a document may
+    tell of a court's).
     """
     found = _VERDICT.search(text)
     if found is None:
@@ -244,6 +246,7 @@ class CompAct:
             max_new=self.max_new,
             ids=[turn.name for turn in turns],
             repetition_penalty=sampling.repetition_penalty,
+            execution=Execution(batch=self.batch),
         )
         return self._checked(result.rows)
 

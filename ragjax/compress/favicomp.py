@@ -9,13 +9,15 @@ alpha 0 is zero-shot summarisation (the target is not run), alpha 1 generated co
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from ragjax.compress.base import Budget, Compressed, call
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, number_documents
 from ragjax.compress.writing import as_compressed, as_trace, check_overflow, fit_documents, without_decoding
 from ragjax.data import Document, Example
+from ragjax.decode.beams import decode_beams
 from ragjax.decode.engine import DecodeResult, Execution, Sampling, Voice, check_settings, decode_prompts
 from ragjax.decode.ensemble import share_vocabulary
 from ragjax.decode.prompt import Prompt, build_prompt
@@ -109,19 +111,24 @@ class FaviComp:
         temperature: float = 1.0,
         repetition_penalty: float = 1.0,
         budget: Budget | None = None,
+        beams: bool = False,
     ) -> list[list[Compressed]]:
         """Several texts an example, drawn over one prompt cache: result[example][candidate].
 
-        The first n of any number of candidates are the same. Where nothing is decoded (no documents, or documents
-        that fit the budget whole) all candidates are that one result.
+        The first n of any number of samples are the same. With `beams` the candidates are the best beams, best first,
+        whatever the temperature. Where nothing is decoded (no documents, or documents that fit the budget whole) all
+        candidates are that one result.
         """
+        if candidates < 1:
+            raise ValueError(f"candidates counts texts and is at least 1, got {candidates}")
         drawing = replace(self, temperature=temperature, repetition_penalty=repetition_penalty)
         self._check_models((self.alpha,))
         alphas = (self.alpha,) * candidates
         settled = [self._without_decoding(e, budget) if self.alpha < 1 else None for e in examples]
         rest = [i for i, done in enumerate(settled) if done is None]
         rows = [[done] * candidates for done in settled]
-        drawn = drawing._run_together([examples[i] for i in rest], alphas, budget, range(candidates)) if rest else []
+        draws = None if beams else range(candidates)
+        drawn = drawing._run_together([examples[i] for i in rest], alphas, budget, draws, beams) if rest else []
         for i, row in zip(rest, drawn, strict=True):
             rows[i] = row
         return rows
@@ -175,13 +182,15 @@ class FaviComp:
         alphas: Sequence[float],
         budget: Budget | None,
         draws: Sequence[int] | None = None,
+        beams: bool = False,
     ) -> list[list[Compressed]]:
         """As `_run`, in one decode over one prompt cache; `draws` numbers the random stream of each candidate.
 
-        Runs that stand for themselves (the default) all draw from stream 0.
+        Runs that stand for themselves (the default) all draw from stream 0. `beams` searches instead: the alphas are
+        then equal, one for each beam.
         """
         built = [self._build(example, alphas) for example in examples]
-        result = self._decode(examples, built, alphas, (0,) * len(alphas) if draws is None else draws)
+        result = self._decode(examples, built, alphas, (0,) * len(alphas) if draws is None else draws, beams)
         masked = f"ids that differ between the tokenizers and were never emitted: {list(result.masked)}"
         notes = (masked,) if result.masked else ()
         return [
@@ -215,6 +224,7 @@ class FaviComp:
         built: Sequence["_Prepared"],
         alphas: Sequence[float],
         draws: Sequence[int],
+        beams: bool,
     ) -> DecodeResult:
         voices = []
         if min(alphas) < 1:
@@ -222,13 +232,15 @@ class FaviComp:
         if max(alphas) > 0:
             voices.append(Voice(self.target, [b.context for b in built]))
         shares = tuple((1.0 - a, a) if len(voices) == 2 else (1.0,) for a in alphas)
-        result = decode_prompts(
+        if beams:
+            penalty = {"repetition_penalty": self.repetition_penalty, "penalty_scope": self.penalty_scope}
+            decode = partial(decode_beams, beams=len(alphas), weights=shares[0], **penalty)
+        else:
+            decode = partial(decode_prompts, weights=shares, draws=draws, sampling=self._sampling)
+        result = decode(
             voices,
             max_new=self.max_new,
-            weights=shares,
             ids=[e.id for e in examples],
-            draws=draws,
-            sampling=self._sampling,
             mix=self.mix,
             admit_added=self.admit_added,
             execution=Execution(batch=self.batch),

@@ -42,17 +42,20 @@ class PromptSet:
     )
     context_user: str = "Question: {question}\n\nPassage:"
     compact_system: str = (
-        "You are an expert at condensing evidence. You read documents a few at a time and keep one summary of what "
-        "helps to answer a question. First write the summary, as one passage of at most 150 words: use only what the "
-        "documents and the summary so far say, write again what still matters in the summary so far, and name people "
-        "and things instead of using pronouns. Then start a new line. If the summary is all that is needed to answer "
-        'the question, write "Verdict: complete". If something is missing, write "Verdict: incomplete". End with one '
-        "sentence that says why."
+        "You are an expert at condensing evidence, a few documents at a time. You are given a question, numbered "
+        "documents and perhaps a summary so far. Write one short passage that keeps everything in them that helps to "
+        "answer the question, and nothing else. Name people and things instead of using pronouns. After the passage, "
+        "judge it: it is complete if it is all that is needed to answer the question, and incomplete if something is "
+        "missing."
     )
-    compact_user: str = "Question: {question}\n\nDocuments:\n{documents}\n\nSummary:"
+    compact_user: str = (
+        "Question: {question}\n\nDocuments:\n{documents}\n\n"
+        "Passage, followed on a new line by the verdict (complete or incomplete) and the reason:"
+    )
     compact_next: str = (
         "Question: {question}\n\nSummary so far: {summary}\n\nEvaluation of it: {evaluation}\n\n"
-        "Documents:\n{documents}\n\nSummary:"
+        "Documents:\n{documents}\n\n"
+        "Passage, followed on a new line by the verdict (complete or incomplete) and the reason:"
     )
     read_system: str = (
         "You answer questions. Use the context where it helps. Reply with the answer only, in a few words, "

@@ -10,7 +10,7 @@
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import jax
@@ -88,10 +88,18 @@ def _prefill(params, cfg, tokens, valid, span, width, micro) -> Prefilled:
     def read(rows: tuple) -> Prefilled:
         return _read(params, cfg, *rows, width=width)
 
+    return in_micro_batches(read, (tokens, valid, span), micro)
+
+
+def in_micro_batches(read: Callable[[PyTree], PyTree], rows: PyTree, micro: int) -> PyTree:
+    """`read` applied to a batch of rows, in equal parts of at most `micro` rows, one after the other.
+
+    On a mesh each part takes its rows from every device, so that no row moves to another.
+    """
+    batch = jax.tree.leaves(rows)[0].shape[0]
     if batch <= micro:
-        return read((tokens, valid, span))
+        return read(rows)
     size = max(n for n in range(1, micro + 1) if batch % n == 0)
-    # Each micro-batch takes its rows from every device, so that no row moves to another.
     shards = math.gcd(size, data_shards())
 
     def split(x: Array) -> Array:
@@ -102,7 +110,7 @@ def _prefill(params, cfg, tokens, valid, span, width, micro) -> Prefilled:
         x = x.reshape(batch // size, shards, size // shards, *x.shape[2:])
         return x.swapaxes(0, 1).reshape(batch, *x.shape[3:])
 
-    return jax.tree.map(join, lax.map(read, jax.tree.map(split, (tokens, valid, span))))
+    return jax.tree.map(join, lax.map(read, jax.tree.map(split, rows)))
 
 
 def _read(params, cfg, tokens, valid, span, *, width: int) -> Prefilled:

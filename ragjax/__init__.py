@@ -5,6 +5,7 @@ The public names, each loaded when it is first used:
     load                 a model name, folder, .gguf file or converted checkpoint -> LanguageModel
     generate             texts or chats in, texts out
     perplexity           how surprising texts are to a model
+    sps, sps_subspace    how far summaries lie outside a reader's principal subspace
     FaviComp             the compressor of two models decoding one text
     Reader               questions and contexts in, answers out
     Budget, Compressed   how long evidence may be, and what a compressor returns
@@ -26,5 +27,7 @@ __getattr__, __dir__, __all__ = name_table(
         "generate": "ragjax.decode.text",
         "load": "ragjax.hub",
         "perplexity": "ragjax.decode.text",
+        "sps": "ragjax.compress.geometry",
+        "sps_subspace": "ragjax.compress.geometry",
     },
 )

@@ -34,7 +34,8 @@ class LanguageModel:
     """A causal language model ready to use.
 
     `fingerprint` is a hash of its content, independent of where its files lie; `stop_ids` are the ids that end a text
-    or a turn.
+    or a turn. `folder` is the converted checkpoint that it is from, if it is from one: what is computed from the model
+    once may be kept there.
     """
 
     params: Decoder
@@ -43,6 +44,7 @@ class LanguageModel:
     name: str
     fingerprint: str
     stop_ids: tuple[int, ...]
+    folder: epath.Path | None = None
 
     @property
     def dtype(self) -> jnp.dtype:
@@ -138,7 +140,7 @@ def _load_checkpoint(path: epath.Path, name: str, dtype: jnp.dtype) -> LanguageM
         params = checkpoint.restore(path, abstract(config, dtype))
     _loaded[weights, dtype.name] = params
     stops = stop_ids(manifest["config"], manifest["generation_config"], tokenizer)
-    return LanguageModel(params, config, tokenizer, name, checkpoint.fingerprint_of(path, manifest), stops)
+    return LanguageModel(params, config, tokenizer, name, checkpoint.fingerprint_of(path, manifest), stops, path)
 
 
 def _load_published(path: epath.Path, name: str, dtype: jnp.dtype) -> LanguageModel:

@@ -235,20 +235,24 @@ def _check_job(
 
 
 def _check_prompts(voice: Voice, max_new: int, ids: Sequence[str] | None) -> None:
-    rows, limit = voice.model.config.vocab_size, voice.model.config.max_positions
     for index, prompt in enumerate(voice.prompts):
         where = f"row {index}" if ids is None else f"row {index} ({ids[index]})"
-        # An id outside the table would read another row in JAX, not fail.
-        bad = [i for i in prompt.ids if not 0 <= i < rows]
-        if bad:
-            raise ValueError(f"{where}: token id {bad[0]} is outside {voice.model.name}'s {rows} embeddings")
         if not prompt.ids:
             raise ValueError(f"{where}: the prompt has no tokens")
-        if len(prompt.ids) + max_new > limit:
-            raise ValueError(
-                f"{where}: {len(prompt.ids)} prompt tokens and {max_new} new ones exceed the {limit} positions "
-                f"of {voice.model.name}"
-            )
+        check_ids(voice.model, prompt.ids, max_new, where)
+
+
+def check_ids(model: Any, ids: Sequence[int], max_new: int, where: str) -> None:
+    """Raise ValueError, naming `where`, for ids that are outside the model's table or too many for its positions."""
+    rows, limit = model.config.vocab_size, model.config.max_positions
+    # An id outside the table would read another row in JAX, not fail.
+    bad = [i for i in ids if not 0 <= i < rows]
+    if bad:
+        raise ValueError(f"{where}: token id {bad[0]} is outside {model.name}'s {rows} embeddings")
+    if len(ids) + max_new > limit:
+        raise ValueError(
+            f"{where}: {len(ids)} prompt tokens and {max_new} new ones exceed the {limit} positions of {model.name}"
+        )
 
 
 def _decode_batch(job: _Job, batch: Batch, result: DecodeResult) -> None:

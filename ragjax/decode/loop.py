@@ -9,7 +9,7 @@
    examples into a smaller batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import jax
@@ -84,10 +84,16 @@ def _prefill(params, cfg, tokens, valid, span, width, micro) -> Prefilled:
     def read(rows: tuple) -> Prefilled:
         return _read(params, cfg, *rows, width=width)
 
+    return in_micro_batches(read, (tokens, valid, span), micro)
+
+
+def in_micro_batches(read: Callable[[PyTree], PyTree], rows: PyTree, micro: int) -> PyTree:
+    """`read` applied to a batch of rows, in equal parts of at most `micro` rows, one after the other."""
+    batch = jax.tree.leaves(rows)[0].shape[0]
     if batch <= micro:
-        return read((tokens, valid, span))
+        return read(rows)
     size = max(n for n in range(1, micro + 1) if batch % n == 0)
-    parts = jax.tree.map(lambda x: x.reshape(batch // size, size, *x.shape[1:]), (tokens, valid, span))
+    parts = jax.tree.map(lambda x: x.reshape(batch // size, size, *x.shape[1:]), rows)
     return jax.tree.map(lambda x: x.reshape(batch, *x.shape[2:]), lax.map(read, parts))
 
 

@@ -20,6 +20,7 @@ from ragjax.decode.loop import PREFILL_TOKENS, in_micro_batches
 from ragjax.decode.prompt import encode_alone
 from ragjax.models import decoder
 from ragjax.runtime import note_padding, note_program
+from ragjax.sharding import data_shards, mesh_of, on_mesh
 from ragjax.typing import Array, Bool, Float
 
 LAYER = -2
@@ -82,10 +83,11 @@ def pooled_states(
     """
     block = block_of(lm.config, layer)
     rows = _tokenize(lm, texts, first_token)
-    runs = [
-        (indices, _pooled(lm.params, lm.config, tokens, valid, _counted(valid, first_token), block))
-        for indices, tokens, valid in _batches(rows, batch)
-    ]
+    with on_mesh(mesh_of([lm])):
+        runs = [
+            (indices, _pooled(lm.params, lm.config, tokens, valid, _counted(valid, first_token), block))
+            for indices, tokens, valid in _batches(rows, batch)
+        ]
     wide, flat = (len(rows), lm.config.hidden_size), (len(rows),)
     result = Pooled(*(np.full(shape, np.nan, np.float32) for shape in (wide, wide, wide, flat, flat)))
     for indices, found in runs:
@@ -99,10 +101,11 @@ def token_states(lm: Any, texts: Sequence[str], *, layer: int = LAYER, batch: in
     block = block_of(lm.config, layer)
     rows = _tokenize(lm, texts, "keep")
     parts = [np.zeros((0, lm.config.hidden_size), np.float32)] * len(rows)
-    for indices, tokens, valid in _batches(rows, batch):
-        hidden = np.asarray(_hidden(lm.params, lm.config, tokens, valid, block), np.float32)
-        for place, index in enumerate(indices):
-            parts[index] = hidden[place, valid[place]]
+    with on_mesh(mesh_of([lm])):
+        for indices, tokens, valid in _batches(rows, batch):
+            hidden = np.asarray(_hidden(lm.params, lm.config, tokens, valid, block), np.float32)
+            for place, index in enumerate(indices):
+                parts[index] = hidden[place, valid[place]]
     return np.concatenate(parts) if parts else np.zeros((0, lm.config.hidden_size), np.float32)
 
 
@@ -139,7 +142,7 @@ def _tokenize(lm: Any, texts: Sequence[str], first_token: str) -> list[tuple[int
 def _batches(rows: Sequence[tuple[int, ...]], batch: int) -> Iterator[tuple[list[int], np.ndarray, np.ndarray]]:
     """Batches of the rows that are not empty: their indices, and tokens and mask as `left_pad` gives them."""
     full = [i for i, ids in enumerate(rows) if ids]
-    layout = plan_batches([[len(rows[i])] for i in full], batch)
+    layout = plan_batches([[len(rows[i])] for i in full], batch, data_shards())
     note_padding(layout.padded_tokens, layout.real_tokens)
     for planned in layout.batches:
         indices = [full[i] for i in planned.indices]
@@ -158,7 +161,7 @@ def _pooled(params, cfg, tokens, valid, counted, layer) -> Pooled:
     def read(rows: tuple) -> Pooled:
         return pool(decoder.forward(params, cfg, rows[0], rows[1], layer)[0], rows[2])
 
-    return in_micro_batches(read, (tokens, valid, counted), max(1, PREFILL_TOKENS // tokens.shape[1]))
+    return in_micro_batches(read, (tokens, valid, counted), max(1, PREFILL_TOKENS // tokens.shape[1]) * data_shards())
 
 
 @partial(jax.jit, static_argnames=("cfg", "layer"))
@@ -168,4 +171,4 @@ def _hidden(params, cfg, tokens, valid, layer) -> Array:
     def read(rows: tuple) -> Array:
         return decoder.forward(params, cfg, *rows, layer)[0]
 
-    return in_micro_batches(read, (tokens, valid), max(1, PREFILL_TOKENS // tokens.shape[1]))
+    return in_micro_batches(read, (tokens, valid), max(1, PREFILL_TOKENS // tokens.shape[1]) * data_shards())

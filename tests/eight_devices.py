@@ -155,11 +155,12 @@ def write_shards(folder, cfg) -> list[np.ndarray]:
 
 
 def held() -> dict[jax.Device, int]:
-    """Bytes of live arrays on each device."""
+    """Bytes of live arrays on each device; a buffer counts once, whatever arrays look at it."""
+    shards = [shard for array in jax.live_arrays() for shard in array.addressable_shards]
+    buffers = {(shard.device, shard.data.unsafe_buffer_pointer()): shard.data.nbytes for shard in shards}
     found = dict.fromkeys(jax.devices(), 0)
-    for array in jax.live_arrays():
-        for shard in array.addressable_shards:
-            found[shard.device] += shard.data.nbytes
+    for (device, _), size in buffers.items():
+        found[device] += size
     return found
 
 

@@ -91,8 +91,8 @@ def word_tokenizer(size=120, swapped=(), eos="w1", added=()):
     return PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="w0", eos_token=eos)
 
 
-def word_model(rows, seed, tokenizer=None):
-    lm = tiny_model(seed, vocab_size=rows)
+def word_model(rows, seed, tokenizer=None, **changes):
+    lm = tiny_model(seed, vocab_size=rows, **changes)
     return dataclasses.replace(lm, tokenizer=tokenizer or word_tokenizer(), stop_ids=(1,), name=f"words-{rows}")
 
 

@@ -35,7 +35,8 @@ class Correlation:
     `bins[quality]` holds the mean quality of each rank, worst score first. `pearson`, `spearman` and
     `spearman_within` are by quality. `auroc` is that of EM = 1 by the score over all candidates; `auroc_within` is the
     mean over the questions whose candidates differ in EM, `spearman_within` over those that differ in the quality,
-    among questions whose candidates differ in score. A statistic that does not exist is None.
+    among questions whose candidates differ in score. A statistic that does not exist is None. Drawing questions anew
+    adds noise to the bins' means, so the interval of `pearson` reaches further towards 0 than away from it.
 
     `questions` and `candidates` were used. Of all candidates, `unscored` have no score (no text, no key token) and
     `unanswered` no quality (a failed row, no gold); both are left out. `left_out` counts the questions without any

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from experiments.experiment import EXECUTION_FIELDS, Experiment, check_field
+from experiments.experiment import Experiment, check_field
+from experiments.methods import EXECUTION_FIELDS
 
 
 def as_points(group: Experiment | Iterable[Experiment]) -> list[Experiment]:

@@ -2,26 +2,27 @@
 
 import importlib.util
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 
 from experiments.experiment import Experiment, check_field, nearest
-from experiments.published import Published
+from experiments.published import Published, row_of
 
 
 @dataclass(frozen=True)
 class Config:
-    """What a study's file builds: `POINTS`, and maybe `PENDING` and `PUBLISHED`.
+    """What a study's file builds: `POINTS`, and maybe `PENDING`, `PUBLISHED` and `ROW`.
 
     `pending` are rows of the published table whose method does not exist here yet, with the reason or the settings;
-    `published` the numbers of the table.
+    `published` the numbers of the table, in whose `row` a point stands (`ROW`).
     """
 
     points: list[Experiment]
     pending: Mapping[str, str] = field(default_factory=dict)
     published: Published | None = None
+    row: Callable[[Experiment], str] = row_of
 
 
 def config_path(name: str) -> Path:
@@ -56,4 +57,5 @@ def load_config(path: Path) -> Config:
     points = getattr(module, "POINTS", None)
     if not isinstance(points, list) or not points or not all(isinstance(point, Experiment) for point in points):
         raise ValueError(f"{path} builds no list POINTS of experiments")
-    return Config(points, getattr(module, "PENDING", {}), getattr(module, "PUBLISHED", None))
+    stated = {"pending": "PENDING", "published": "PUBLISHED", "row": "ROW"}
+    return Config(points, **{field: getattr(module, name) for field, name in stated.items() if hasattr(module, name)})

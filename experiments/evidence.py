@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from experiments.experiment import METHODS, Experiment
+from experiments.experiment import Experiment
+from experiments.methods import METHODS
 from ragjax.compress.base import Budget, Compressed, Trace
 from ragjax.data.overlap import matching_documents
 from ragjax.data.records import Document, Example
@@ -97,6 +98,26 @@ class Decoding:
             "notes": [],
         }
         return Evidence(shown or None, columns)
+
+
+@dataclass(frozen=True)
+class Writing:
+    """A single point whose evidence one compressor writes; `count` counts the reader's tokens."""
+
+    compressor: Any
+    count: Callable[[str], int]
+
+    def gather(
+        self, points: Mapping[int, Experiment], examples: Sequence[Example], tell: Tell
+    ) -> tuple[list[list[Evidence]], list[Row]]:
+        """As `Maker.gather`."""
+        ((p, point),) = points.items()
+        tell("compressing")
+        found, clock = timed(lambda: self.compressor.compress(examples, Budget.of(point.budget)))
+        tokens = sum(map(decoded_tokens, found))
+        return [[as_evidence([one], self.count) for one in found]], [
+            charge("compress", clock, p, 1.0, tokens, len(examples))
+        ]
 
 
 def as_evidence(parts: Sequence[Compressed], count: Callable[[str], int]) -> Evidence:

@@ -12,7 +12,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from ragjax.compress.geometry import PRESETS
+from ragjax.decode.states import FIRST_TOKEN, LAYER, POOLINGS
+
+from experiments.methods import ALWAYS, METHODS, READ_WITH, models_of, reads_of
 from ragjax.compress.base import Budget
+from ragjax.compress.filters import RHOS
+from ragjax.compress.xcompress import SAMPLERS
 from ragjax.data.catalog import DATASETS, find_split
 from ragjax.data.sources import HUB
 from ragjax.decode.ensemble import MIXES
@@ -21,38 +27,8 @@ from ragjax.evals.demonstrations import NUMBER
 from ragjax.evals.normalize import NORMALIZERS
 from ragjax.evals.reader import ORDERS
 
-EXECUTION_FIELDS = ("limit", "batch", "out", "alone")
 MODEL_FIELDS = ("compressor", "target", "reader")
-SOURCE_FIELDS = ("data", "dataset", "split", "golds")
-ALWAYS = frozenset({"method", "data", "dataset", "split", "prompt_format", "prompts", *EXECUTION_FIELDS})
-
-READING = frozenset({"reader", "reader_max_new", "reader_temperature", "shots", "normalizer", "top_k", "dtype"})
-SHOWING = READING | {"target", "reader_order"}
-WRITING = SHOWING | {"max_new", "budget", "temperature", "top_p", "repetition_penalty"}
-
-
-@dataclass(frozen=True)
-class Method:
-    """A row of a table: its title, the models it decodes with, and the fields that it reads beside those of all.
-
-    `documents`: it is nothing without retrieved documents.
-    """
-
-    title: str
-    decodes_with: tuple[str, ...]
-    reads: frozenset[str]
-    documents: bool = True
-
-
-METHODS = {
-    "no_context": Method("no context", (), READING, documents=False),
-    "gold": Method("gold documents", (), SHOWING | {"golds"}),
-    "raw": Method("raw documents", (), SHOWING),
-    "zero_shot": Method("zero-shot summary", ("compressor",), WRITING | {"compressor"}),
-    "generated": Method("generated context", ("target",), WRITING, documents=False),
-    "concat": Method("concatenation", ("compressor", "target"), WRITING | {"compressor"}),
-    "favicomp": Method("FaviComp", ("compressor", "target"), WRITING | {"compressor", "alpha", "mix", "admit_added"}),
-}
+SOURCE_FIELDS = ("data", "dataset", "split", "golds", "lenient")
 
 CHOICES = {
     "method": tuple(METHODS),
@@ -63,9 +39,19 @@ CHOICES = {
     "normalizer": (*NORMALIZERS, "official"),
     "dataset": tuple(DATASETS),
     "preset": ("paper",),
+    **{name: tuple(values) for name, values in READ_WITH.items()},
+    "sampler": SAMPLERS,
+    "subspace": PRESETS,
+    "pooling": POOLINGS,
+    "first_token": FIRST_TOKEN,
+    "rho": RHOS,
 }
 MINIMA = {"max_new": 1, "reader_max_new": 1, "top_k": 1, "limit": 1, "batch": 1, "temperature": 0, "alpha": 0}
-MINIMA |= {"reader_temperature": 0, "seed": 0, "shots": 0}
+MINIMA |= {"reader_temperature": 0, "seed": 0, "shots": 0, "candidates": 1, "candidate_temperature": 0, "draw": 0}
+MINIMA |= {"segment": 1, "iterations": 1, "calibration": 2, "long_window": 1, "long_stride": 1}
+CANDIDATE_KNOBS = ("candidate_temperature", "candidate_penalty")
+BELOW_ONE = {"energy": True, "share": False, "top_p": True}
+"""Fields that lie between 0 and 1, and whether 1 is allowed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +68,16 @@ class Experiment:
     default temperature and top-p, the reader at 1.0. `prompts` is a TOML file of prompt texts (default: ours).
     `normalizer` "official" is that of each question's own dataset. `dtype` "auto" is float32 on a CPU, bfloat16
     elsewhere. `limit` takes the data's first rows, `top_k` each row's first documents. `alone` decodes a point
-    apart from those it could share its work with, for a latency of its own. `limit`, `batch`, `out` and `alone`
-    define no row.
+    apart from those it could share its work with, for a latency of its own. `lenient` leaves out rows that cannot be
+    read, and lists them, where otherwise the first is an error. `limit`, `batch`, `out`, `alone` and `lenient` define
+    no row.
+
+    CompAct reads `segment` documents an iteration, at most `iterations` times. xCompress draws `candidates` summaries
+    by its `writer` (`sampler`, `candidate_temperature`, `candidate_penalty`) and shows the one its `selector` takes;
+    `subspace`, `energy`, `pooling`, `layer` and `first_token` are those of SPS, `long_window` and `long_stride` those
+    of LongPPL. Its `filter` "calibrated" is fixed on the data's last `calibration` questions, which `limit` leaves
+    out: their top `share` by `rho` would keep the initial summary. `initial_joins` makes that one a candidate too. The
+    method "candidate" shows the `draw`-th of them, whatever its scores.
     """
 
     method: str = "favicomp"
@@ -111,12 +105,34 @@ class Experiment:
     split: str | None = None
     golds: str | None = None
     top_k: int = 5
+    segment: int | None = 5
+    iterations: int | None = 6
+    writer: str | None = "zero_shot"
+    candidates: int | None = 5
+    candidate_temperature: float | None = 1.0
+    candidate_penalty: float | None = 1.2
+    sampler: str | None = "samples"
+    selector: str | None = "sps"
+    subspace: str | None = "paper"
+    energy: float | None = 0.95
+    pooling: str | None = "max"
+    layer: int | None = LAYER
+    first_token: str | None = "keep"
+    long_window: int | None = 32
+    long_stride: int | None = 16
+    filter: str | None = "none"
+    calibration: int | None = 16
+    share: float | None = 0.3
+    rho: str | None = "pooled"
+    initial_joins: bool | None = False
+    draw: int | None = 0
     seed: int | None = 0
     dtype: str = "auto"
     limit: int | None = None
     batch: int = 8
     out: str | None = None
     alone: bool = False
+    lenient: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values out of range: ValueError, naming the field."""
@@ -130,13 +146,18 @@ class Experiment:
                 raise ValueError(f"{name} is {value}; it is at least {least}")
         if self.alpha is not None and self.alpha > 1:
             raise ValueError(f"alpha is {self.alpha}; it is at most 1")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p is {self.top_p}; it lies in (0, 1]")
-        if self.repetition_penalty is not None and not self.repetition_penalty > 0:
-            raise ValueError(f"repetition_penalty is {self.repetition_penalty}; it is above 0")
+        for name, closed in BELOW_ONE.items():
+            value = getattr(self, name)
+            if value is not None and not (0 < value < 1 or (closed and value == 1)):
+                raise ValueError(f"{name} is {value}; it lies in (0, 1{']' if closed else ')'}")
+        for name in ("repetition_penalty", "candidate_penalty"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it is above 0")
+        if None not in (self.draw, self.candidates) and self.draw >= self.candidates:
+            raise ValueError(f"draw is {self.draw}; the {self.candidates} candidates are counted from 0")
         if self.shots is not None and self.shots > NUMBER:
             raise ValueError(f"shots is {self.shots}; there are {NUMBER} demonstrations a dataset")
-        for name in ("temperature", "reader_temperature", "repetition_penalty"):
+        for name in ("temperature", "reader_temperature", "repetition_penalty", *CANDIDATE_KNOBS):
             if not math.isfinite(getattr(self, name) or 0):
                 raise ValueError(f"{name} is {getattr(self, name)}; it is finite")
         if self.seed is not None and self.seed >= 2**32:
@@ -171,18 +192,19 @@ class Experiment:
             return self._with_preset()
         if self.method == "favicomp" and self.alpha in (0, 1):
             return replace(self, method="generated" if self.alpha else "zero_shot").canonical()
-        method = self._with_models()
-        kept = method.reads | ALWAYS | ({"seed"} if self.samples else set())
-        kept -= set() if self.temperature else {"top_p"}
+        if self.writer == "favicomp" and self.alpha == 0 and "writer" in METHODS[self.method].reads:
+            return replace(self, writer="zero_shot").canonical()
+        self._check_models()
+        kept = reads_of(vars(self)) | ALWAYS | ({"seed"} if self.samples else set())
+        kept -= set() if self.temperature or self._draws else {"top_p"}
+        kept -= {"candidate_temperature"} if self.sampler == "beams" else set()
         cleared = {field.name: None for field in fields(self) if field.name not in kept}
         return replace(self, **{"target": self.target or self.reader, "seed": self.seed or 0, **cleared})
 
-    def _with_models(self) -> Method:
-        method = METHODS[self.method]
-        for name in method.decodes_with:
+    def _check_models(self) -> None:
+        for name in models_of(vars(self)):
             if getattr(self, name) is None:
                 raise ValueError(f"method {self.method!r} needs {name}, a model's name or folder")
-        return method
 
     def _with_preset(self) -> "Experiment":
         """Reader and seed by the preset; the preset stays where a compressor's own values are still to be read."""
@@ -194,7 +216,14 @@ class Experiment:
     @property
     def samples(self) -> bool:
         """Whether anything is drawn at random."""
-        return bool(self.reader_temperature or (self.temperature and METHODS[self.method].decodes_with))
+        decodes = METHODS[self.method].decodes_with
+        return bool(self.reader_temperature or (self.temperature and decodes) or self._draws)
+
+    @property
+    def _draws(self) -> bool:
+        """Whether candidates are drawn at random."""
+        chooses = "sampler" in METHODS[self.method].reads
+        return bool(chooses and self.sampler == "samples" and self.candidate_temperature)
 
 
 _TRUTHS = {"true": True, "false": False}

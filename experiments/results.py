@@ -9,7 +9,7 @@ from typing import Any
 from etils import epath
 
 from experiments.evidence import weights_of
-from experiments.experiment import METHODS
+from experiments.methods import METHODS
 
 
 @dataclass(frozen=True)

@@ -6,26 +6,22 @@ then are models loaded.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from etils import epath
 
-from experiments.evidence import Decoding, alphas_of
-from experiments.experiment import EXECUTION_FIELDS, METHODS, MODEL_FIELDS, SOURCE_FIELDS, Experiment, nearest
-from experiments.pipeline import Pipeline
-from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, read_prompts
+from experiments.experiment import MODEL_FIELDS, SOURCE_FIELDS, Experiment, nearest
+from experiments.methods import EXECUTION_FIELDS, METHODS
+from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, read_prompts, texts_of
+from ragjax.data.catalog import find_split
 from ragjax.data.files import LoadedExamples, load_examples
-from ragjax.data.identity import content_hash
 from ragjax.data.sources import HUB, join_golds, load_dataset, needs_documents
-from ragjax.evals.demonstrations import demonstrations
 from ragjax.evals.parts import digest
-from ragjax.evals.run import Group, Item, Point
 
-# Points that differ only in these are decoded together, as long as no two name different models or ways to mix.
-SHARED_FIELDS = ("compressor", "target", "mix", "admit_added")
+WORDS = ("compress", "context", "read")
+"""The roles of the prompt texts that the rows of every method may depend on."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +37,19 @@ class Library:
     reader: Callable[..., Any]
     count_tokens: Callable[[Any, str], int]
     check: Callable[[Sequence[tuple[str, Any]]], None]
+    compact: Callable[..., Any]
+    chooser: Callable[..., Any]
+    selector: Callable[..., Any]
+    calibrate: Callable[..., Any]
 
 
 def library() -> Library:
     """The parts themselves."""
+    from ragjax.compress.compact import CompAct
     from ragjax.compress.favicomp import FaviComp
+    from ragjax.compress.filters import calibrate_filter
+    from ragjax.compress.select import Selector
+    from ragjax.compress.xcompress import XCompress
     from ragjax.decode.ensemble import share_vocabulary
     from ragjax.decode.prompt import count_tokens
     from ragjax.evals.reader import Reader
@@ -59,10 +63,21 @@ def library() -> Library:
             share_vocabulary([made.compressor, made.target], admit_added=made.admit_added)
         return made
 
-    return Library(resolve, load, compressor, Reader, count_tokens, check_models)
+    return Library(
+        resolve=resolve,
+        load=load,
+        compressor=compressor,
+        reader=Reader,
+        count_tokens=count_tokens,
+        check=check_models,
+        compact=CompAct,
+        chooser=XCompress,
+        selector=Selector,
+        calibrate=calibrate_filter,
+    )
 
 
-Source = tuple[str, str | None, str | None, str | None]
+Source = tuple[str, str | None, str | None, str | None, bool]
 """What of a point says where its questions come from: the values of `SOURCE_FIELDS`."""
 
 
@@ -88,45 +103,84 @@ def load_data(points: Sequence[Experiment]) -> dict[Source, LoadedExamples]:
     """
     limits: dict[Source, list[int | None]] = {}
     for point in points:
-        limits.setdefault(source_of(point), []).append(point.limit)
+        check_hub(point)
+        limits.setdefault(source_of(point), []).append(None if point.calibration else point.limit)
     data = {source: load_source(*source, None if None in wanted else max(wanted)) for source, wanted in limits.items()}
     for point in points:
         check_documents(point, data[source_of(point)])
-    return data
+        check_calibration(point, data[source_of(point)])
+    working = {source_of(point) for point in points if METHODS[point.method].documents}
+    return {source: warn_of_missing(loaded) if source in working else loaded for source, loaded in data.items()}
+
+
+def check_calibration(point: Experiment, loaded: LoadedExamples) -> None:
+    """Raise ValueError where a point's filter would be calibrated on questions that it is evaluated on."""
+    left = len(loaded.examples) - (point.calibration or 0)
+    if point.calibration and (point.limit is None or point.limit > left):
+        raise ValueError(
+            f"{loaded.path}: the filter is calibrated on the last {point.calibration} of {len(loaded.examples)} "
+            f"questions, and limit is {point.limit}: set limit to at most {max(left, 0)}, or filter=none"
+        )
 
 
 def load_source(
-    data: str, dataset: str | None, split: str | None, golds: str | None, limit: int | None
+    data: str, dataset: str | None, split: str | None, golds: str | None, lenient: bool, limit: int | None
 ) -> LoadedExamples:
     """One data set, with the gold documents of another file where `golds` names one. Raises as `load_data` does."""
+    reading = {"strict": not lenient, "limit": limit}
     if dataset is not None:
-        loaded = load_dataset(dataset, split, data if data == HUB else find_data(data) or data, limit=limit)
+        loaded = load_dataset(dataset, split, data if data == HUB else find_data(data) or data, **reading)
     elif (path := find_data(data)) is not None:
-        loaded = load_examples(path, limit=limit)
+        loaded = load_examples(path, **reading)
     else:
         folder = Path(str(resources.files("experiments"))) / "data"
         shipped = sorted(path.stem for path in folder.glob("*.jsonl"))
         raise FileNotFoundError(f"no data file {data!r} (shipped: {', '.join(shipped)}{nearest(data, shipped)})")
-    return loaded if golds is None else with_golds(loaded, load_golds(golds, dataset, split))
+    return loaded if golds is None else with_golds(loaded, load_golds(golds, dataset, split, lenient))
 
 
-def load_golds(golds: str, dataset: str | None, split: str | None) -> LoadedExamples:
+def load_golds(golds: str, dataset: str | None, split: str | None, lenient: bool) -> LoadedExamples:
     """The rows that hold the gold documents, all of them. Raises as `load_data` does."""
-    return load_examples(golds) if dataset is None else load_dataset(dataset, split, golds)
+    if dataset is None:
+        return load_examples(golds, strict=not lenient)
+    return load_dataset(dataset, split, golds, strict=not lenient)
 
 
 def with_golds(loaded: LoadedExamples, golds: LoadedExamples) -> LoadedExamples:
-    """The examples with the gold documents of the same questions; the hash is that of both."""
+    """The examples with the gold documents of the same questions; hash and skipped rows are those of both."""
     examples, without = join_golds(loaded.examples, golds.examples)
-    counts = {**loaded.counts, "with_gold_documents": len(examples) - without}
+    skipped = (*loaded.skipped, *golds.skipped)
+    counts = {**loaded.counts, "with_gold_documents": len(examples) - without, "skipped_rows": len(skipped)}
     both = f"{loaded.content_hash} {golds.content_hash}"
-    return replace(loaded, examples=tuple(examples), counts=counts, content_hash=both)
+    return replace(loaded, examples=tuple(examples), counts=counts, content_hash=both, skipped=skipped)
+
+
+def check_hub(point: Experiment) -> None:
+    """Raise ValueError, before anything is fetched, where a method needs documents and the hub's rows have none."""
+    if METHODS[point.method].documents and point.data == HUB and not has_documents(point):
+        raise ValueError(f"the method {point.title} needs documents. {needs_documents(point.dataset)}")
+
+
+def has_documents(point: Experiment) -> bool:
+    """Whether its dataset's own rows, if it names one, hold documents."""
+    return point.dataset is None or find_split(point.dataset, point.split)[1].documents
+
+
+def warn_of_missing(loaded: LoadedExamples) -> LoadedExamples:
+    """With a warning that counts the rows on which a method that needs documents has nothing to work."""
+    without = loaded.counts["without_documents"]
+    if not without:
+        return loaded
+    told = f"{without} of {len(loaded.examples)} questions have no documents: nothing is compressed for them"
+    return replace(loaded, warnings=(*loaded.warnings, told))
 
 
 def check_documents(point: Experiment, loaded: LoadedExamples) -> None:
     """Raise ValueError, with what to do, where a point's method finds nothing to work on."""
     if METHODS[point.method].documents and not any(example.documents for example in loaded.examples):
-        told = needs_documents(point.dataset) if point.dataset else f"{loaded.path} has no documents"
+        told = f"None of the {len(loaded.examples)} questions of {loaded.path} has any"
+        if not has_documents(point):
+            told = needs_documents(point.dataset)
         raise ValueError(f"the method {point.title} needs documents. {told}")
     if point.method == "gold" and not any(example.gold_documents for example in loaded.examples):
         raise ValueError(
@@ -176,7 +230,8 @@ def settings_of(
     del settings["golds"]
     settings |= {"data": loaded.content_hash, "split": loaded.split}
     prompts = prompts_of(point)
-    settings["prompts"] = f"{prompts.version} {digest(asdict(prompts))}"
+    words = (*WORDS, "compact") if "compact" in (point.method, point.writer) else WORDS
+    settings["prompts"] = f"{prompts.version} {digest(texts_of(prompts, words))}"
     named = {field: settings.pop(field) for field in MODEL_FIELDS}
     if models is None:
         del settings["dtype"]
@@ -184,118 +239,3 @@ def settings_of(
     found = {field: models[name, point.dtype] for field, name in named.items() if name is not None}
     settings["dtype"] = str(found["reader"].dtype)
     return {**settings, **{field: found[field].fingerprint if field in found else None for field in MODEL_FIELDS}}
-
-
-def group_points(points: Sequence[Experiment]) -> list[list[int]]:
-    """Positions of the points that are decoded together; any other point is a group of its own."""
-    groups: list[list[int]] = []
-    for p, point in enumerate(points):
-        home = next((group for group in groups if all(shares_work(points[q], point) for q in group)), None)
-        if home is None:
-            groups.append([p])
-        else:
-            home.append(p)
-    return groups
-
-
-def shares_work(a: Experiment, b: Experiment) -> bool:
-    """Whether two points differ in nothing but the target's weight, and neither is to be timed by itself."""
-    if a.alone or b.alone:
-        return False
-    if not (METHODS[a.method].decodes_with and METHODS[b.method].decodes_with):
-        return False
-    pairs = [(getattr(a, field), getattr(b, field)) for field in SHARED_FIELDS]
-    return common_fields(a) == common_fields(b) and all(None in pair or pair[0] == pair[1] for pair in pairs)
-
-
-def common_fields(point: Experiment) -> dict[str, Any]:
-    """The fields in which all points of a group agree."""
-    return {name: value for name, value in asdict(point).items() if name not in ("method", "alpha", *SHARED_FIELDS)}
-
-
-def make_groups(
-    points: Sequence[Experiment],
-    labels: Sequence[str],
-    data: Mapping[Source, LoadedExamples],
-    models: Mapping[tuple[str, str], Any],
-    parts: Library,
-) -> list[Group]:
-    """The groups of the run, in the order of their first points."""
-    groups = []
-    for members in group_points(points):
-        chosen = [points[p] for p in members]
-        loaded = data[source_of(chosen[0])]
-        examples = loaded.examples[: chosen[0].limit]
-        shown = tuple(replace(example, documents=example.documents[: chosen[0].top_k]) for example in examples)
-        work = make_pipeline(chosen, shown, models, parts)
-        listed = tuple(Point(labels[p], settings_of(points[p], data, models)) for p in members)
-        items = tuple(as_item(example, loaded) for example in examples)
-        groups.append(Group(listed, items, chosen[0].batch, work, tuple(map(characters, shown))))
-    return groups
-
-
-def characters(example: Any) -> int:
-    """About how long an example's prompt is: what batches are sorted by."""
-    return len(example.question) + sum(len(document.text) for document in example.documents)
-
-
-def as_item(example: Any, loaded: LoadedExamples) -> Item:
-    """What identifies an example, and the columns that each of its rows repeats: its dataset and split among them.
-
-    Where the user named none, they are those that the row itself states.
-    """
-    stated = {name: getattr(loaded, name) or example.meta.get(name) for name in ("dataset", "split")}
-    source = {name: None if value is None else str(value) for name, value in stated.items()}
-    columns = {"question": example.question, "answers": list(example.answers), **source}
-    return Item(example.id, content_hash(example), columns)
-
-
-def make_pipeline(
-    points: Sequence[Experiment],
-    examples: tuple[Any, ...],
-    models: Mapping[tuple[str, str], Any],
-    parts: Library,
-) -> Pipeline:
-    """The work of one group: its compressor, its reader and, where that is another model, what measures perplexity."""
-    first = points[0]
-    reader = models[first.reader, first.dtype]
-    measuring = next((models[point.target, point.dtype] for point in points if point.target), reader)
-    settings = {"batch": first.batch, "prompt_format": first.prompt_format, "prompts": prompts_of(first)}
-    reading = {"max_new": first.reader_max_new, "temperature": first.reader_temperature, "seed": first.seed or 0}
-    shots = demonstrations(first.dataset, first.shots) if first.shots else ()
-    make_reader = partial(parts.reader, shots=shots, **settings)
-    return Pipeline(
-        points=tuple(points),
-        examples=examples,
-        maker=Decoding(
-            make_compressor(points, models, parts, **settings), partial(parts.count_tokens, reader.tokenizer)
-        ),
-        reader=make_reader(lm=reader, order=first.reader_order or "question_first", **reading),
-        scorer=None if measuring.fingerprint == reader.fingerprint else make_reader(lm=measuring),
-        count_measured=partial(parts.count_tokens, measuring.tokenizer),
-    )
-
-
-def make_compressor(
-    points: Sequence[Experiment], models: Mapping[tuple[str, str], Any], parts: Library, **settings: Any
-) -> Any | None:
-    """The compressor that decodes a group's points, with the models that their weights need; None for no decoding."""
-    first = points[0]
-    if not METHODS[first.method].decodes_with:
-        return None
-    alphas = {alpha for point in points for alpha in alphas_of(point)}
-    named = {field: next((getattr(p, field) for p in points if getattr(p, field)), None) for field in SHARED_FIELDS}
-    return parts.compressor(
-        alphas,
-        compressor=models[named["compressor"], first.dtype] if min(alphas) < 1 else None,
-        target=models[named["target"], first.dtype] if max(alphas) > 0 else None,
-        max_new=first.max_new,
-        mix=named["mix"] or "geometric",
-        admit_added=bool(named["admit_added"]),
-        temperature=first.temperature,
-        top_p=first.top_p or 1.0,
-        repetition_penalty=first.repetition_penalty,
-        seed=first.seed or 0,
-        tokenizer=models[first.reader, first.dtype].tokenizer,
-        **settings,
-    )

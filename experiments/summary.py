@@ -67,6 +67,31 @@ def summarize_point(rows: Sequence[Row], timings: Sequence[Row]) -> Row:
         "counts": count(rows, done),
         **{name: measure(of) for name, of in splits.items()},
         "speed": speed(timings),
+        "choices": choices([row["choice"] for row in done if "choice" in row]),
+    }
+
+
+def choices(made: Sequence[Row]) -> Row | None:
+    """How a point's texts were chosen; None where none was.
+
+    `saved_tokens` is what the filter saved: its questions times the mean number of tokens drawn for the others.
+    `scores` are the selector's over all drawn texts.
+    """
+    if not made:
+        return None
+    drawn = [one for one in made if one["skipped"] is None]
+    skipped = Counter(one["skipped"] for one in made if one["skipped"] is not None)
+    tokens = [one["drawn_tokens"] for one in drawn]
+    scores = [score for one in drawn for score in one["scores"] if score is not None]
+    return {
+        "questions": len(made),
+        "skipped": dict(skipped),
+        "candidates": max((one["candidates"] for one in drawn), default=0),
+        "distinct": float(np.mean([one["distinct"] for one in drawn])) if drawn else None,
+        "drawn_tokens": sum(tokens),
+        "saved_tokens": round(skipped["filter"] * float(np.mean(tokens))) if drawn else None,
+        "scores": {"mean": float(np.mean(scores)), "std": float(np.std(scores))} if scores else None,
+        "subspace": next((one["subspace"] for one in drawn), None),
     }
 
 

@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from typing import Any
 
@@ -21,9 +21,9 @@ from rich.console import Console
 from experiments.combine import label_points, override
 from experiments.config_file import Config, config_path, load_config
 from experiments.experiment import Experiment, nearest, parse_assignment
+from experiments.groups import make_groups
 from experiments.pipeline import rules_of
 from experiments.presets import settle
-from experiments.published import row_of
 from experiments.show import show_texts
 from experiments.study import (
     Library,
@@ -32,13 +32,13 @@ from experiments.study import (
     library,
     load_data,
     load_models,
-    make_groups,
     model_names,
     settings_of,
     source_of,
 )
 from experiments.summary import choose_references, summarize
 from experiments.table import (
+    describe_choices,
     describe_counts,
     describe_data,
     describe_findings,
@@ -82,6 +82,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--data", metavar="FILE", help='questions with documents, the name of shipped ones, or "hub"')
     parser.add_argument("--top-k", metavar="K", help="documents used of each question")
     parser.add_argument("--limit", metavar="N", help="the first N questions only")
+    parser.add_argument("--lenient", action="store_true", help="leave out rows that cannot be read, and list them")
     parser.add_argument("--out", metavar="DIR", help="where results go (default results/NAME)")
     parser.add_argument("--dry-run", action="store_true", help="list the points and stop")
     parser.add_argument("--force", action="store_true", help="start a new folder; an old one is renamed and kept")
@@ -99,6 +100,7 @@ def overrides(arguments: argparse.Namespace, selected: bool) -> dict[str, Any]:
         del named["dataset"]
     elif named["dataset"] is not None and named["data"] is None:
         named["data"] = HUB
+    named["lenient"] = "true" if arguments.lenient else None
     texts = [*arguments.set, *(f"{name}={value}" for name, value in named.items() if value is not None)]
     assigned = [parse_assignment(text) for text in texts]
     twice = [name for name, times in Counter(name for name, _ in assigned).items() if times > 1]
@@ -143,7 +145,7 @@ def list_points(study: Study, console: Console) -> None:
         fields = [f"{name}={value}" for name, value in vars(point).items() if value is not None]
         console.print(f"{label}: {' '.join(fields)}", markup=False, highlight=False, soft_wrap=True)
     console.print(f"{len(study.points)} points, results in {study.folder}", markup=False, soft_wrap=True)
-    rows = ", ".join(dict.fromkeys(map(row_of, study.points)))
+    rows = ", ".join(dict.fromkeys(map(study.config.row, study.points)))
     console.print(f"rows: {rows}", markup=False, highlight=False, soft_wrap=True)
     for line in describe_pending(study.config.pending):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -159,9 +161,9 @@ def set_aside(folder: epath.Path) -> epath.Path | None:
     return folder.rename(kept)
 
 
-def settle_presets(study: Study, parts: Library) -> Study:
+def settle_presets(study: Study) -> Study:
     """The study with values in the place of its presets. Raises as `presets.settle` does."""
-    points = settle(study.points, parts.resolve)
+    points = settle(study.points)
     return replace(study, points=points, labels=label_points(points))
 
 
@@ -191,6 +193,7 @@ def execution_settings(
     return {
         "study": study.name,
         "limit": sorted({point.limit for point in study.points}, key=str),
+        "lenient": sorted({point.lenient for point in study.points}),
         "data": [describe_source(loaded) for loaded in data.values()],
         "models": {
             f"{name} {dtype}": {"fingerprint": model.fingerprint, "stop_ids": list(model.stop_ids)}
@@ -201,7 +204,7 @@ def execution_settings(
 
 
 def describe_source(loaded: LoadedExamples) -> dict[str, Any]:
-    """Where questions came from, for the record."""
+    """Where questions came from, for the record; the summary lists the skipped rows that are counted here."""
     named = {name: getattr(loaded, name) for name in ("path", "dataset", "split")}
     lists = {name: list(getattr(loaded, name)) for name in ("layouts", "warnings")}
     return {**named, **lists, "counts": dict(loaded.counts)}
@@ -226,7 +229,7 @@ def make_rows(
     try:
         data = load_data(study.points)
         check_models(study.points, parts.check)
-        study = settle_presets(study, parts)
+        study = settle_presets(study)
         check_inputs(study, data, parts, arguments.force)
         for loaded in data.values():
             console.print(*describe_data(loaded), sep="\n", markup=False, highlight=False, soft_wrap=True)
@@ -237,7 +240,7 @@ def make_rows(
         check_folder(study.folder, [point for group in groups for point in group.points])
     except MixedSettingsError as error:
         raise InputError(f"{error}. --force starts a new folder and keeps this one; --out names another") from error
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:
         raise InputError(str(error)) from error
     return study, data, run(study.folder, groups, execution_settings(study, data, models))
 
@@ -250,6 +253,7 @@ def report(
     against = choose_references(study.points)
     references = {hashes[label]: hashes[study.labels[i]] for label, i in zip(study.labels, against, strict=True)}
     summary = summarize(finished.rows, finished.timings, references)
+    summary["skipped_rows"] = [asdict(row) for loaded in data.values() for row in loaded.skipped]
     write_json(study.folder / "summary.json", summary)
     if show:
         show_texts(finished.rows, show, console)
@@ -259,11 +263,11 @@ def report(
         measured = [
             (point, summary["points"][hashes[label]]) for point, label in zip(study.points, study.labels, strict=True)
         ]
-        console.print(make_published_table(measured, study.config.published))
+        console.print(make_published_table(measured, study.config.published, study.config.row))
         for line in describe_findings(study.points, study.config.published):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
     lines = [line for loaded in data.values() for line in describe_data(loaded)]
-    lines += [*describe_pending(study.config.pending), *describe_counts(summary)]
+    lines += [*describe_pending(study.config.pending), *describe_counts(summary), *describe_choices(summary)]
     if finished.damaged:
         lines.append(f"parts that were not whole, made again: {', '.join(finished.damaged)}")
     if finished.outside:

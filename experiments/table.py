@@ -87,9 +87,38 @@ def describe_counts(summary: Row) -> list[str]:
     return [*lines, *(f"note: {note}" for note in notes)]
 
 
+def describe_choices(summary: Row) -> list[str]:
+    """One line for each point whose texts were chosen: what was drawn, what was saved, and what it took."""
+    return [
+        f"{point['label']}: {describe_choice(point['choices'], point['speed']['seconds_per_question_by_stage'])}"
+        for point in summary["points"].values()
+        if point["choices"]
+    ]
+
+
+def describe_choice(made: Row, seconds: Mapping[str, float]) -> str:
+    """How a point's texts were chosen, in a line."""
+    share = sum(made["skipped"].values()) / made["questions"]
+    why = ", ".join(f"{reason} {times}" for reason, times in made["skipped"].items())
+    words = [f"sampling skipped for {share:.0%} of {made['questions']} questions{f' ({why})' if why else ''}"]
+    if made["distinct"] is not None:
+        words.append(f"{made['distinct']:.1f} of {made['candidates']} candidates distinct")
+        words.append(f"{made['drawn_tokens']:,} tokens drawn, about {made['saved_tokens']:,} saved by the filter")
+    if made["scores"]:
+        words.append(f"scores {made['scores']['mean']:.4g}, standard deviation {made['scores']['std']:.2g}")
+    if made["subspace"]:
+        words.append("R = {} of {}".format(*made["subspace"]))
+    stages = ", ".join(f"{stage} {of:.2g}" for stage, of in seconds.items())
+    return "; ".join([*words, f"seconds a question: {stages}"])
+
+
 def describe_data(loaded: LoadedExamples) -> list[str]:
     """One line that names the questions' source and split, and one for each warning about them."""
-    return [f"questions: {loaded.summary()}", *(f"warning: {warning}" for warning in loaded.warnings)]
+    warnings = list(loaded.warnings)
+    if loaded.skipped:
+        left_out = f"{len(loaded.skipped)} rows left out, listed in summary.json; the first: {loaded.skipped[0]}"
+        warnings.append(left_out)
+    return [f"questions: {loaded.summary()}", *(f"warning: {warning}" for warning in warnings)]
 
 
 def describe_pending(pending: Mapping[str, str]) -> list[str]:
@@ -100,6 +129,7 @@ def describe_pending(pending: Mapping[str, str]) -> list[str]:
 MEASURES = {
     "acc": ("Acc", lambda point: point["all"]["acc"]["value"], 100),
     "f1": ("F1", lambda point: point["all"]["f1"]["value"], 100),
+    "em": ("EM", lambda point: point["all"]["em"]["value"], 100),
     "acc_hits_0": ("Acc at Hits 0", lambda point: point["hits_0"]["acc"]["value"], 100),
     "acc_hits_1": ("Acc at Hits 1", lambda point: point["hits_1"]["acc"]["value"], 100),
     "perplexity": ("perplexity", lambda point: point["all"]["perplexity"]["interquartile_mean"]["value"], 1),
@@ -119,10 +149,15 @@ def describe_findings(points: Sequence[Experiment], published: Published) -> lis
     return [f"{label_published(points, published)}: {finding}" for finding in published.findings]
 
 
-def make_published_table(measured: Sequence[tuple[Experiment, Row]], published: Published) -> Table:
-    """The paper's table with ours above its numbers; a dash for what was not run, and for what the paper leaves out."""
+def make_published_table(
+    measured: Sequence[tuple[Experiment, Row]], published: Published, row: Callable[[Experiment], str] = row_of
+) -> Table:
+    """The paper's table with ours above its numbers; a dash for what was not run, and for what the paper leaves out.
+
+    `row` names the paper's row that a point makes again.
+    """
     points = [point for point, _ in measured]
-    ours = {(row_of(point), point.dataset or point.data): of for point, of in measured}
+    ours = {(row(point), point.dataset or point.data): of for point, of in measured}
     stated = dict.fromkeys(dataset for values in published.rows.values() for dataset in values)
     datasets = list(stated or dict.fromkeys(point.dataset or point.data for point in points))
     headings = " / ".join(MEASURES[name][0] for name in published.metrics)

@@ -3,9 +3,13 @@
 The public names, each loaded when it is first used:
 
     load                 a model name, folder, .gguf file or converted checkpoint -> LanguageModel
+    make_mesh            several devices, for `load` to spread a model over
     generate             texts or chats in, texts out
     perplexity           how surprising texts are to a model
+    sps, sps_subspace    how far summaries lie outside a reader's principal subspace
     FaviComp             the compressor of two models decoding one text
+    CompAct              the compressor that reads a few documents at a time, until it has enough
+    XCompress            several summaries, the reader's geometry chooses
     Reader               questions and contexts in, answers out
     Budget, Compressed   how long evidence may be, and what a compressor returns
     Document, Example    the records everything works on
@@ -17,14 +21,20 @@ __getattr__, __dir__, __all__ = name_table(
     __name__,
     {
         "Budget": "ragjax.compress.base",
+        "CompAct": "ragjax.compress.compact",
         "Compressed": "ragjax.compress.base",
         "Document": "ragjax.data.records",
         "Example": "ragjax.data.records",
         "FaviComp": "ragjax.compress.favicomp",
         "LanguageModel": "ragjax.hub",
         "Reader": "ragjax.evals.reader",
+        "XCompress": "ragjax.compress.xcompress",
+        "calibrate_filter": "ragjax.compress.filters",
         "generate": "ragjax.decode.text",
         "load": "ragjax.hub",
+        "make_mesh": "ragjax.sharding",
         "perplexity": "ragjax.decode.text",
+        "sps": "ragjax.compress.geometry",
+        "sps_subspace": "ragjax.compress.geometry",
     },
 )

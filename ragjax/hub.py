@@ -4,9 +4,10 @@
 the same content in the same dtype only once while it is in use.
 """
 
+import logging
 import re
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,18 +16,23 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 from etils import epath
+from jax.sharding import Mesh
 
 from ragjax.models.config import DecoderConfig
 from ragjax.models.decoder import Decoder, abstract
+from ragjax.sharding import place
 from ragjax.weights import checkpoint
 from ragjax.weights.download import fetch
 from ragjax.weights.opening import open_published
+from ragjax.weights.room import require_room_for
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-# Parameters in use, by (fingerprint, dtype): a model in two roles is held once.
-_loaded: weakref.WeakValueDictionary[tuple[str, str], Decoder] = weakref.WeakValueDictionary()
+logger = logging.getLogger(__name__)
+
+# Parameters in use, by (fingerprint, dtype, mesh): a model in two roles is held once.
+_loaded: weakref.WeakValueDictionary[tuple[str, str, Mesh | None], Decoder] = weakref.WeakValueDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +40,8 @@ class LanguageModel:
     """A causal language model ready to use.
 
     `fingerprint` is a hash of its content, independent of where its files lie; `stop_ids` are the ids that end a text
-    or a turn.
+    or a turn. `folder` is the converted checkpoint that it is from, if it is from one: what is computed from the model
+    once may be kept there.
     """
 
     params: Decoder
@@ -43,6 +50,7 @@ class LanguageModel:
     name: str
     fingerprint: str
     stop_ids: tuple[int, ...]
+    folder: epath.Path | None = None
 
     @property
     def dtype(self) -> jnp.dtype:
@@ -55,19 +63,23 @@ class LanguageModel:
         return min(self.config.vocab_size, max(self.tokenizer.get_vocab().values()) + 1)
 
 
-def load(source: str | Path, *, dtype: Any = None) -> LanguageModel:
+def load(source: str | Path, *, dtype: Any = None, mesh: Mesh | None = None) -> LanguageModel:
     """Load a model: a converted checkpoint, a safetensors folder, a .gguf file, or a hub name.
 
     A name that is no path is looked up under `RAGJAX_HOME` (default `./checkpoints`), then in the hub's cache, then on
     the hub. `dtype` defaults to float32 on a CPU and to bfloat16 on an accelerator; all parameters get it, norms too.
 
+    With a `mesh` (see `ragjax.make_mesh`) each device reads its part of the weights, and everything that is done with
+    the model runs on all of its devices. What the mesh does not divide is whole on each, and logged.
+
     Raises:
         FileNotFoundError: if nothing is found, saying where it was looked for and what to do.
+        OutOfMemoryError: if the weights are more than the memory that is free; none were read.
         ValueError: naming the file and the attribute or tensor that is refused.
     """
     path = resolve(source)
     dtype = jnp.dtype(dtype or default_dtype())
-    return (_load_checkpoint if checkpoint.is_checkpoint(path) else _load_published)(path, str(source), dtype)
+    return (_load_checkpoint if checkpoint.is_checkpoint(path) else _load_published)(path, str(source), dtype, mesh)
 
 
 def resolve(source: str | Path) -> epath.Path:
@@ -129,25 +141,34 @@ def stop_ids(
     return tuple(dict.fromkeys(found))
 
 
-def _load_checkpoint(path: epath.Path, name: str, dtype: jnp.dtype) -> LanguageModel:
+def _load_checkpoint(path: epath.Path, name: str, dtype: jnp.dtype, mesh: Mesh | None) -> LanguageModel:
     manifest = checkpoint.read_manifest(path)
-    config, weights = checkpoint.config_of(manifest), manifest["fingerprint"]
+    config, weights = checkpoint.config_of(path, manifest), manifest["fingerprint"]
     tokenizer = checkpoint.load_tokenizer(path)
-    params = _loaded.get((weights, dtype.name))
+    params = _loaded.get((weights, dtype.name, mesh))
     if params is None:
-        params = checkpoint.restore(path, abstract(config, dtype))
-    _loaded[weights, dtype.name] = params
+        require_room_for(name, config, dtype, mesh)
+        params = checkpoint.restore(path, place(abstract(config, dtype), mesh))
+    _loaded[weights, dtype.name, mesh] = params
     stops = stop_ids(manifest["config"], manifest["generation_config"], tokenizer)
-    return LanguageModel(params, config, tokenizer, name, checkpoint.fingerprint_of(path, manifest), stops)
+    return LanguageModel(params, config, tokenizer, name, checkpoint.fingerprint_of(path, manifest), stops, path)
 
 
-def _load_published(path: epath.Path, name: str, dtype: jnp.dtype) -> LanguageModel:
+def _load_published(path: epath.Path, name: str, dtype: jnp.dtype, mesh: Mesh | None) -> LanguageModel:
     published = open_published(path)
     fingerprint = published.fingerprint()
     tokenizer = published.load_tokenizer()
-    params = _loaded.get((fingerprint, dtype.name))
+    params = _loaded.get((fingerprint, dtype.name, mesh))
     if params is None:
-        params, _ = published.load_params(dtype)
-    _loaded[fingerprint, dtype.name] = params
+        params, ledger = published.load_params(dtype, mesh=mesh)
+        _tell_skipped(name, ledger.skipped)
+    _loaded[fingerprint, dtype.name, mesh] = params
     stops = stop_ids(published.raw_config, published.generation_config, tokenizer)
     return LanguageModel(params, published.config, tokenizer, name, fingerprint, stops)
+
+
+def _tell_skipped(name: str, skipped: Sequence[str]) -> None:
+    """Say which stored tensors the model does not use: a vision tower, tables that are computed here."""
+    if skipped:
+        first = ", ".join(skipped[:3]) + (", ..." if len(skipped) > 3 else "")
+        logger.info("%s: %d stored tensors are no part of the language model: %s", name, len(skipped), first)

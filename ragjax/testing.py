@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ragjax.hub import LanguageModel
-from ragjax.models.config import DecoderConfig, parse_config
+from ragjax.models.config import PLAIN, DecoderConfig, parse_config
 from ragjax.models.decoder import Decoder, ParamSpec, abstract
 from ragjax.models.rope import Rope
 from ragjax.weights.fingerprint import fingerprint_params
@@ -46,7 +46,7 @@ def tiny_config(family: str = "llama", **changes: Any) -> DecoderConfig:
         "query_scale": values["head_dim"] ** -0.5,
         "embedding_scale": values["hidden_size"] ** 0.5 if family in _GEMMA3 else 1.0,
     }
-    return DecoderConfig(family=family, **{**follows, **values})
+    return DecoderConfig(family=family, **{**PLAIN, **follows, **values})
 
 
 _GEMMA3 = ("gemma3_text", "gemma3")
@@ -60,24 +60,14 @@ _TINY = {
     "num_kv_heads": 2,
     "head_dim": 16,
     "rms_norm_eps": 1e-5,
-    "rope": Rope(10000.0, "default", factor=1.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=0),
-    "local_rope": None,
-    "qkv_bias": False,
-    "output_bias": False,
-    "mlp_bias": False,
-    "qk_norm": False,
-    "post_norms": False,
-    "norm_offset": False,
-    "activation": "silu",
-    "num_experts": 0,
-    "experts_per_token": 0,
+    "rope": Rope(10000.0),
     "tied_head": False,
     "max_positions": 2048,
 }
 
 _TINY_GEMMA3 = {
     "num_layers": 7,
-    "rope": Rope(1e6, "linear", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=0),
+    "rope": Rope(1e6, "linear", factor=8.0),
     "local_rope": _TINY["rope"],
     "qk_norm": True,
     "post_norms": True,

@@ -1,11 +1,13 @@
 """From a name to a model: where it is looked for, loaded once, and which ids end its texts."""
 
+import errno
 import gc
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +15,10 @@ import pytest
 from huggingface_hub import errors
 
 from ragjax import hub
+from ragjax.memory import check_models
 from ragjax.testing import byte_tokenizer, random_params, tiny_config, tiny_model, write_checkpoint
 from ragjax.weights.convert import convert_model
+from ragjax.weights.download import fetch_small
 
 CONFIG = tiny_config()
 ROOT = Path(__file__).parents[1]
@@ -131,24 +135,78 @@ def test_a_hub_name_is_fetched_with_only_the_files_it_needs(folder, tmp_path, mo
     assert not any(pattern.endswith((".bin", ".pth", ".gguf", "*")) for pattern in asked["allow_patterns"])
 
 
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [
-        (errors.GatedRepoError, ["licence", "https://huggingface.co/org/name", "HF_TOKEN"]),
-        (errors.RepositoryNotFoundError, ["no such repository", "HF_TOKEN"]),
-        (errors.LocalEntryNotFoundError, ["cannot be reached", "load that folder"]),
-        (errors.OfflineModeIsEnabled, ["cannot be reached", "load that folder"]),
-    ],
-)
-def test_a_model_that_cannot_be_had_says_what_to_do(kind, words, tmp_path, monkeypatch):
-    def snapshot(*_, **__):
-        raise kind.__new__(kind)  # the constructors want an HTTP response
+def answer(kind, status=None, cause=None):
+    """An error of the hub's library, whose constructors want an HTTP response."""
+    error = kind.__new__(kind)
+    error.response, error.__cause__ = SimpleNamespace(status_code=status), cause
+    return error
+
+
+REFUSED, FORBIDDEN = (answer(errors.HfHubHTTPError, status) for status in (401, 403))
+SETTINGS = "https://huggingface.co/settings/tokens"
+ANSWERS = [
+    (answer(errors.GatedRepoError, 401), None, ["licence at https://huggingface.co/org/name", "HF_TOKEN"]),
+    (answer(errors.GatedRepoError, 403), "hf_x", ["licence at https://huggingface.co/org/name", "with that account"]),
+    (answer(errors.RepositoryNotFoundError, 401), None, ["no such repository", "private", "HF_TOKEN"]),
+    (answer(errors.RepositoryNotFoundError, 404), "hf_x", ["no such repository", "your token", SETTINGS]),
+    (REFUSED, "hf_x", ["wrong or has expired", "hf auth login", "unset HF_TOKEN", SETTINGS]),
+    (FORBIDDEN, "hf_x", ["forbids", SETTINGS]),
+    (answer(errors.LocalEntryNotFoundError, cause=FORBIDDEN), "hf_x", ["forbids", SETTINGS]),
+    (answer(errors.HfHubHTTPError, 500), None, ["cannot be reached", "load that folder"]),
+    (answer(errors.LocalEntryNotFoundError), None, ["cannot be reached", "load that folder"]),
+    (answer(errors.OfflineModeIsEnabled), "hf_x", ["cannot be reached", "load that folder"]),
+]
+
+
+@pytest.mark.parametrize(("error", "token", "words"), ANSWERS)
+def test_a_model_that_cannot_be_had_says_what_to_do(error, token, words, tmp_path, monkeypatch):
+    def ask(*_, **__):
+        raise error
 
     monkeypatch.setenv("RAGJAX_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
-    with pytest.raises(FileNotFoundError) as raised:
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: token)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", ask)
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", ask)
+    for want in (lambda: hub.load("org/name"), lambda: check_models([("org/name", None)])):
+        with pytest.raises(FileNotFoundError) as raised:
+            want()
+        assert all(word in str(raised.value) for word in [*words, "org/name"])
+        assert "\n" not in str(raised.value)
+    with pytest.raises(FileNotFoundError, match=r"no checkpoint of that name under .*home"):
         hub.load("org/name")
-    assert all(word in str(raised.value) for word in [*words, "org/name", str(tmp_path / "home")])
+
+
+def test_a_full_disk_is_not_blamed_on_the_network(tmp_path, monkeypatch):
+    def ask(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setenv("RAGJAX_HOME", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.snapshot_download", ask)
+    with pytest.raises(OSError, match="No space left"):
+        hub.load("org/name")
+
+
+@pytest.mark.parametrize("had", [["config.json"], ["config.json", "pytorch_model.bin"], []])
+def test_a_config_that_an_earlier_check_left_in_the_cache_is_no_model(had, tmp_path, monkeypatch):
+    for name in had:
+        (tmp_path / name).write_text("{}")
+    monkeypatch.setenv("RAGJAX_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"org/name: .* no safetensors came of it") as raised:
+        hub.load("org/name")
+    words = ["load that folder", f"only {', '.join(had)}" if had else "no file at all"]
+    assert all(word in str(raised.value) for word in words)
+
+
+def test_a_small_file_that_a_model_in_the_cache_lacks_is_no_error_without_a_network(folder, monkeypatch):
+    def ask(*_, **__):
+        raise answer(errors.LocalEntryNotFoundError)
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", ask)
+    with pytest.raises(FileNotFoundError, match="cannot be reached"):
+        fetch_small("org/name", "generation_config.json")
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_: str(folder / "config.json"))
+    assert fetch_small("org/name", "generation_config.json") is None
 
 
 @pytest.mark.parametrize("source", ["./nowhere", "/no/such/folder", "missing.gguf", "a/b/c"])

@@ -1,16 +1,18 @@
 """What models need against what there is, before anything is loaded or fetched whole."""
 
-from dataclasses import replace
+import json
 
-import jax
 import jax.numpy as jnp
 import pytest
+from etils import epath
 from huggingface_hub import errors
 
-from ragjax import memory
-from ragjax.memory import OutOfMemoryError, check_models, free_memory, read_config, weight_bytes
+from ragjax import hub
+from ragjax.memory import check_models, read_config
 from ragjax.testing import byte_tokenizer, random_params, tiny_config, write_checkpoint
+from ragjax.weights import convert, room
 from ragjax.weights.convert import convert_model
+from ragjax.weights.room import OutOfMemoryError, weight_bytes
 
 CONFIG = tiny_config(num_layers=1)
 
@@ -20,41 +22,22 @@ def folder(tmp_path_factory):
     return write_checkpoint(tmp_path_factory.mktemp("memory") / "tiny", CONFIG, random_params(CONFIG), byte_tokenizer())
 
 
-def test_the_bytes_are_those_of_the_parameters():
-    held = sum(leaf.nbytes for leaf in jax.tree.leaves(random_params(CONFIG)))
-    assert weight_bytes(CONFIG, jnp.float32) == held
-    assert weight_bytes(CONFIG, "bfloat16") == held // 2
-    assert weight_bytes(replace(CONFIG, num_layers=2), jnp.float32) > held
-
-
 def test_a_folder_and_its_checkpoint_have_one_config(folder, tmp_path):
     convert_model(str(folder), str(tmp_path / "out"))
-    assert read_config(memory.epath.Path(folder)) == read_config(memory.epath.Path(tmp_path / "out")) == CONFIG
+    assert read_config(epath.Path(folder)) == read_config(epath.Path(tmp_path / "out")) == CONFIG
 
 
 def test_too_little_memory_is_told_with_each_models_share(folder, tmp_path, monkeypatch):
     convert_model(str(folder), str(tmp_path / "other"))
     need = weight_bytes(CONFIG, jnp.float32)
     models = [(str(folder), None), (str(folder), None), (str(tmp_path / "other"), "float32")]
-    monkeypatch.setattr(memory, "free_memory", lambda: (2 * need, "here"))
+    monkeypatch.setattr(room, "free_memory", lambda: (2 * need, "here"))
     check_models(models)
-    monkeypatch.setattr(memory, "free_memory", lambda: (2 * need - 1, "here"))
-    with pytest.raises(OutOfMemoryError, match=r"other in float32\) and 0\.0 GB are free here: choose smaller models"):
+    monkeypatch.setattr(room, "free_memory", lambda: (2 * need - 1, "here"))
+    with pytest.raises(OutOfMemoryError, match=r"other in float32\) and \d+ MB are free here, .* choose smaller"):
         check_models(models)
-    monkeypatch.setattr(memory, "free_memory", lambda: (None, "here"))
+    monkeypatch.setattr(room, "free_memory", lambda: (None, "here"))
     check_models(models)
-
-
-def test_this_machine_tells_its_memory():
-    free, place = free_memory()
-    assert 1e8 < free < 1e14
-    assert place == "on this machine"
-
-
-def test_a_container_bounds_the_memory(tmp_path, monkeypatch):
-    group = {"/sys/fs/cgroup/memory.max": "1000", "/sys/fs/cgroup/memory.stat": "anon 300\nfile 600\n"}
-    monkeypatch.setattr(memory, "_text", lambda path: group.get(str(path), ""))
-    assert free_memory()[0] == 700
 
 
 @pytest.mark.parametrize(
@@ -84,10 +67,67 @@ def test_a_hub_models_config_is_enough(folder, monkeypatch, tmp_path):
     check_models([("org/name", None)])
 
 
-def test_a_config_that_is_refused_names_its_file(tmp_path):
-    (tmp_path / "config.json").write_text('{"model_type": "unheard-of"}')
-    with pytest.raises(ValueError, match=r"config\.json: .*unheard-of"):
-        check_models([(str(tmp_path), None)])
-    (tmp_path / "config.json").unlink()
-    with pytest.raises(FileNotFoundError, match=r"no config\.json"):
-        check_models([(str(tmp_path), None)])
+def no_folder(path):
+    return f"{path}: no such file or folder"
+
+
+def no_config(path):
+    path.mkdir()
+    return f"{path}: no config.json in it"
+
+
+def no_json(path):
+    path.mkdir()
+    (path / "config.json").write_text("[1, 2]")
+    return f"{path / 'config.json'}: not a JSON object"
+
+
+def another_family(path):
+    write_checkpoint(path, CONFIG, random_params(CONFIG), byte_tokenizer())
+    (path / "config.json").write_text('{"model_type": "unheard-of"}')
+    return f"{path / 'config.json'}: config refused: model_type 'unheard-of' is not supported"
+
+
+def unknown_attribute(path):
+    write_checkpoint(path, CONFIG, random_params(CONFIG), byte_tokenizer())
+    raw = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(raw | {"mystery": 1}))
+    return f"{path / 'config.json'}: config refused: mystery is 1; this attribute is not known"
+
+
+def no_gguf(path):
+    path.write_text("notes")
+    return f"{path}: not a whole GGUF file"
+
+
+def torn_manifest(path):
+    path.mkdir()
+    (path / "ragjax.json").write_text('{"format": 1, "con')
+    return f"{path / 'ragjax.json'}: not a manifest"
+
+
+def manifest_of_another_family(path):
+    path.mkdir()
+    (path / "ragjax.json").write_text('{"format": 1, "config": {"model_type": "unheard-of"}}')
+    return f"{path / 'ragjax.json'}: config refused: model_type 'unheard-of'"
+
+
+UNUSABLE = [no_folder, no_config, no_json, another_family, unknown_attribute, no_gguf]
+UNUSABLE += [torn_manifest, manifest_of_another_family]
+
+
+@pytest.mark.parametrize("make", UNUSABLE)
+def test_a_local_path_that_cannot_be_used_is_told_before_anything_is_read(make, tmp_path, monkeypatch, capsys):
+    source = str(tmp_path / "mine")
+    words = make(tmp_path / "mine")
+    for module, name in (("stream", "fill"), ("checkpoint", "restore"), ("fingerprint", "fingerprint_files")):
+        monkeypatch.setattr(f"ragjax.weights.{module}.{name}", lambda *_: pytest.fail("weights were read"))
+    for use in (lambda: check_models([(source, None)]), lambda: hub.load(source)):
+        with pytest.raises((FileNotFoundError, ValueError)) as error:
+            use()
+        assert words in str(error.value)
+    if "ragjax.json" not in words:
+        with pytest.raises(SystemExit) as stop:
+            convert.main([source, "--out", str(tmp_path / "out")])
+        assert (stop.value.code, words in capsys.readouterr().err) == (1, True)
+    assert not (tmp_path / "out").exists()

@@ -6,10 +6,9 @@
 from dataclasses import replace
 
 from experiments.combine import chain, prod
-from experiments.published import BASE, FIGURE_3, LLAMA_3B, LLAMA_8B, MULTI_DOCUMENT, models, on_datasets
-from experiments.published import PENDING as ALL_PENDING
+from experiments.published import BASE, FIGURE_3, LLAMA_3B, LLAMA_8B, MULTI_DOCUMENT, compact, models, on_datasets
 
-METHODS = prod(replace(BASE, **models(LLAMA_3B, LLAMA_8B)), method=["zero_shot", "favicomp"])
+PAIR = replace(BASE, **models(LLAMA_3B, LLAMA_8B))
+METHODS = chain(compact(PAIR), prod(PAIR, method=["zero_shot", "favicomp"]))
 POINTS = chain(*(on_datasets(point, MULTI_DOCUMENT) for point in METHODS))
-PENDING = {"CompAct": ALL_PENDING["CompAct"]}
 PUBLISHED = FIGURE_3

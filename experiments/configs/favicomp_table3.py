@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from experiments.combine import chain, prod
-from experiments.published import BASE, LLAMA_3B, LLAMA_8B, TABLE_3, models, on_datasets
+from experiments.published import BASE, LLAMA_3B, LLAMA_8B, TABLE_3, compact, models, on_datasets
 from experiments.published import PENDING as ALL_PENDING
 
-METHODS = prod(replace(BASE, **models(LLAMA_3B, LLAMA_8B)), method=["zero_shot", "favicomp"])
+PAIR = replace(BASE, **models(LLAMA_3B, LLAMA_8B))
+METHODS = chain(compact(PAIR), prod(PAIR, method=["zero_shot", "favicomp"]))
 POINTS = chain(*(on_datasets(point) for point in METHODS))
-PENDING = {name: ALL_PENDING[name] for name in ("LongLLMLingua", "RECOMP-abstractive", "CompAct")}
+PENDING = {name: ALL_PENDING[name] for name in ("LongLLMLingua", "RECOMP-abstractive")}
 PUBLISHED = TABLE_3

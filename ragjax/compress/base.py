@@ -5,13 +5,13 @@ room is counted in the generator's tokens.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from ragjax.data import Document, Example, parse_document
+from ragjax.data import Document, Example, example_ids, parse_document
 
 STATUSES = ("ok", "short_input", "too_small", "empty", "length")
 
@@ -84,7 +84,7 @@ class Compressed:
     `requested` and `achieved` are in the generator's tokens (requested is None without a budget); `prompt_tokens`
     those of the evidence as shown to the generator, numbers and titles included; `source_tokens` those of the
     documents joined by newlines. `status` is one of `STATUSES` or "failed(reason)". `dropped_documents` counts the
-    documents left out of an over-long prompt.
+    documents left out of an over-long prompt. `choice` is there where this text was chosen among several.
     """
 
     units: tuple[Unit, ...]
@@ -96,11 +96,36 @@ class Compressed:
     trace: Trace | None = None
     dropped_documents: int = 0
     notes: tuple[str, ...] = field(default_factory=tuple)
+    choice: "Choice | None" = None
 
     @property
     def text(self) -> str:
         """The unit texts joined by newlines: what `achieved` counts."""
         return "\n".join(unit.text for unit in self.units)
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """How a text was chosen among several.
+
+    `candidates` are the texts that were drawn, none where sampling was skipped; `scores` the selector's, lower is
+    better, with the initial text's last where it took part; `chosen` the index of the winner, -1 for the initial
+    text. `rho` is what the filter looked at. `skipped` says why nothing was drawn: "filter" or the initial status.
+    `subspace` are the rank and the width of the subspace that SPS was measured against.
+    """
+
+    initial: "Compressed"
+    candidates: tuple["Compressed", ...]
+    scores: tuple[float, ...]
+    chosen: int
+    rho: float | None = None
+    skipped: str | None = None
+    subspace: tuple[int, int] | None = None
+
+    @property
+    def distinct(self) -> int:
+        """How many of the drawn texts differ."""
+        return len({one.text for one in self.candidates})
 
 
 class Compressor(Protocol):
@@ -111,9 +136,54 @@ class Compressor(Protocol):
         ...
 
 
+_NO_SETTINGS = ("batch", "strict", "tokenizer")
+
+
+def describe(compressor: Compressor) -> dict[str, Any]:
+    """What defines a compressor's texts, as JSON values: its settings, with models and prompts by content."""
+    settings = {f.name: getattr(compressor, f.name) for f in fields(compressor) if f.name not in _NO_SETTINGS}
+    plain = {
+        name: asdict(value) if is_dataclass(value) and not hasattr(value, "fingerprint") else value
+        for name, value in settings.items()
+    }
+    named = {name: getattr(value, "fingerprint", value) for name, value in plain.items()}
+    return {"family": type(compressor).__name__, **named}
+
+
 def as_document(value: "str | dict | Document") -> Document:
     """A str is a text without a title; a dict has `text` and may have `title`."""
     document = value if isinstance(value, Document) else parse_document(value)
     if document is None:
         raise ValueError(f"a document needs a text, got {value!r}")
     return document
+
+
+def call(
+    compressor: Compressor, question: Any, documents: Any, budget: Budget | float | int | None = None
+) -> "Compressed | list[Compressed]":
+    """Compress one question's documents, or lists of both as one batch.
+
+    Args:
+      compressor: whose `compress` does it.
+      question: a str, or a list of them.
+      documents: the documents of the question, each a str or `{title, text}`; a list of such lists for a list of
+        questions.
+      budget: a fraction of the documents (float), a number of tokens (int), a `Budget`, or None.
+
+    Returns:
+      A `Compressed`, or a list of them. Examples are named by their content, so samples do not depend on order.
+
+    Raises:
+      ValueError: for a list of questions with more or fewer lists of documents.
+    """
+    single = isinstance(question, str)
+    questions, lists = ([question], [documents]) if single else (list(question), list(documents))
+    if len(questions) != len(lists):
+        raise ValueError(f"{len(questions)} questions need as many lists of documents, got {len(lists)}")
+    examples = [
+        Example(id="", question=q, documents=tuple(map(as_document, docs)))
+        for q, docs in zip(questions, lists, strict=True)
+    ]
+    named = [replace(e, id=name) for e, name in zip(examples, example_ids(examples), strict=True)]
+    found = compressor.compress(named, Budget.of(budget))
+    return found[0] if single else found

@@ -10,20 +10,20 @@ alpha 0 is zero-shot summarisation (the target is not run), alpha 1 generated co
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from ragjax.compress.base import Budget, Compressed, Trace, Unit, as_document
-from ragjax.compress.cut import cut_to_budget, source_length
+from ragjax.compress.base import Budget, Compressed, call
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, number_documents
-from ragjax.data import Document, Example, example_ids
+from ragjax.compress.writing import as_compressed, as_trace, check_overflow, fit_documents, without_decoding
+from ragjax.data import Document, Example
+from ragjax.decode.beams import decode_beams
 from ragjax.decode.engine import DecodeResult, Execution, Sampling, Voice, check_settings, decode_prompts
 from ragjax.decode.ensemble import share_vocabulary
-from ragjax.decode.prompt import Prompt, build_prompt, count_tokens, decode_pieces
+from ragjax.decode.prompt import Prompt, build_prompt
 from ragjax.decode.sampling import check_knobs
 from ragjax.decode.state import Decoded
 from ragjax.decode.text import raise_failed
-
-OVERFLOW = ("drop_docs", "error")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -66,29 +66,14 @@ class FaviComp:
     def __post_init__(self) -> None:
         check_knobs(self.temperature, self.top_k, self.top_p, self.repetition_penalty, self.alpha)
         check_settings(self.max_new, self.mix, self.prompt_format)
-        if self.on_overflow not in OVERFLOW:
-            raise ValueError(f"on_overflow is one of {OVERFLOW}, got {self.on_overflow!r}")
+        check_overflow(self.on_overflow)
         self._sampling  # noqa: B018, refuses a seed or a scope that does not exist
         if self.compressor is None and self.target is None:
             raise ValueError("FaviComp needs a compressor, a target, or both")
 
     def __call__(self, question: Any, documents: Any, budget: Budget | float | int | None = None) -> Any:
-        """Compress one question's documents, or lists of both as one batch.
-
-        A document is a str or `{title, text}`. `budget` is a fraction of the documents (float), a number of tokens
-        (int) or a `Budget`. Returns a `Compressed`, or a list of them.
-        """
-        single = isinstance(question, str)
-        questions, lists = ([question], [documents]) if single else (list(question), list(documents))
-        if len(questions) != len(lists):
-            raise ValueError(f"{len(questions)} questions need as many lists of documents, got {len(lists)}")
-        examples = [
-            Example(id="", question=q, documents=tuple(map(as_document, docs)))
-            for q, docs in zip(questions, lists, strict=True)
-        ]
-        named = [replace(e, id=name) for e, name in zip(examples, example_ids(examples), strict=True)]
-        found = self.compress(named, Budget.of(budget))
-        return found[0] if single else found
+        """Compress one question's documents, or lists of both as one batch: see `ragjax.compress.base.call`."""
+        return call(self, question, documents, budget)
 
     def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
         """Compress each example's documents at this compressor's alpha, in batches."""
@@ -126,19 +111,24 @@ class FaviComp:
         temperature: float = 1.0,
         repetition_penalty: float = 1.0,
         budget: Budget | None = None,
+        beams: bool = False,
     ) -> list[list[Compressed]]:
         """Several texts an example, drawn over one prompt cache: result[example][candidate].
 
-        The first n of any number of candidates are the same. Where nothing is decoded (no documents, or documents
-        that fit the budget whole) all candidates are that one result.
+        The first n of any number of samples are the same. With `beams` the candidates are the best beams, best first,
+        whatever the temperature. Where nothing is decoded (no documents, or documents that fit the budget whole) all
+        candidates are that one result.
         """
+        if candidates < 1:
+            raise ValueError(f"candidates counts texts and is at least 1, got {candidates}")
         drawing = replace(self, temperature=temperature, repetition_penalty=repetition_penalty)
         self._check_models((self.alpha,))
         alphas = (self.alpha,) * candidates
         settled = [self._without_decoding(e, budget) if self.alpha < 1 else None for e in examples]
         rest = [i for i, done in enumerate(settled) if done is None]
         rows = [[done] * candidates for done in settled]
-        drawn = drawing._run_together([examples[i] for i in rest], alphas, budget, range(candidates)) if rest else []
+        draws = None if beams else range(candidates)
+        drawn = drawing._run_together([examples[i] for i in rest], alphas, budget, draws, beams) if rest else []
         for i, row in zip(rest, drawn, strict=True):
             rows[i] = row
         return rows
@@ -161,14 +151,7 @@ class FaviComp:
         return self.tokenizer or (self.target or self.compressor).tokenizer
 
     def _without_decoding(self, example: Example, budget: Budget | None) -> Compressed | None:
-        """The result that needs no model: no documents, or documents that fit the budget whole."""
-        if not example.documents:
-            return Compressed((), budget.resolve(0) if budget else None, 0, 0, 0, "empty")
-        source = source_length(self._counter, example.documents)
-        if budget is None or source > budget.resolve(source):
-            return None
-        whole = tuple(Unit(d.text, spans=((n, 0, len(d.text)),)) for n, d in enumerate(example.documents))
-        return Compressed(whole, budget.resolve(source), source, source, source, "short_input")
+        return without_decoding(self._counter, example, budget)
 
     def _run(
         self, examples: Sequence[Example], alphas: Sequence[float], budget: Budget | None
@@ -199,13 +182,15 @@ class FaviComp:
         alphas: Sequence[float],
         budget: Budget | None,
         draws: Sequence[int] | None = None,
+        beams: bool = False,
     ) -> list[list[Compressed]]:
         """As `_run`, in one decode over one prompt cache; `draws` numbers the random stream of each candidate.
 
-        Runs that stand for themselves (the default) all draw from stream 0.
+        Runs that stand for themselves (the default) all draw from stream 0. `beams` searches instead: the alphas are
+        then equal, one for each beam.
         """
         built = [self._build(example, alphas) for example in examples]
-        result = self._decode(examples, built, alphas, (0,) * len(alphas) if draws is None else draws)
+        result = self._decode(examples, built, alphas, (0,) * len(alphas) if draws is None else draws, beams)
         masked = f"ids that differ between the tokenizers and were never emitted: {list(result.masked)}"
         notes = (masked,) if result.masked else ()
         return [
@@ -223,21 +208,11 @@ class FaviComp:
         return _Prepared(compression, context, dropped)
 
     def _compression_prompt(self, example: Example) -> tuple[Prompt, int]:
-        documents: tuple[Document, ...] = example.documents
-        limit = self.compressor.config.max_positions - self.max_new
-        while True:
+        def build(documents: Sequence[Document]) -> Prompt:
             data = {"question": example.question, "documents": number_documents(documents)}
-            prompt = self._prompt(self.compressor, "compress", data)
-            fits = len(prompt.ids) <= limit
-            if fits or not documents or self.on_overflow == "error":
-                break
-            documents = documents[:-1]
-        if not fits or not documents:
-            raise ValueError(
-                f"example {example.id!r}: {len(prompt.ids)} prompt tokens and {self.max_new} new ones exceed the "
-                f"{self.compressor.config.max_positions} positions of {self.compressor.name}"
-            )
-        return prompt, len(example.documents) - len(documents)
+            return self._prompt(self.compressor, "compress", data)
+
+        return fit_documents(build, example, example.documents, self.compressor, self.max_new, self.on_overflow)
 
     def _prompt(self, model: Any, role: str, data: dict[str, str]) -> Prompt:
         system, user = getattr(self.prompts, f"{role}_system"), getattr(self.prompts, f"{role}_user")
@@ -249,6 +224,7 @@ class FaviComp:
         built: Sequence["_Prepared"],
         alphas: Sequence[float],
         draws: Sequence[int],
+        beams: bool,
     ) -> DecodeResult:
         voices = []
         if min(alphas) < 1:
@@ -256,13 +232,15 @@ class FaviComp:
         if max(alphas) > 0:
             voices.append(Voice(self.target, [b.context for b in built]))
         shares = tuple((1.0 - a, a) if len(voices) == 2 else (1.0,) for a in alphas)
-        result = decode_prompts(
+        if beams:
+            penalty = {"repetition_penalty": self.repetition_penalty, "penalty_scope": self.penalty_scope}
+            decode = partial(decode_beams, beams=len(alphas), weights=shares[0], **penalty)
+        else:
+            decode = partial(decode_prompts, weights=shares, draws=draws, sampling=self._sampling)
+        result = decode(
             voices,
             max_new=self.max_new,
-            weights=shares,
             ids=[e.id for e in examples],
-            draws=draws,
-            sampling=self._sampling,
             mix=self.mix,
             admit_added=self.admit_added,
             execution=Execution(batch=self.batch),
@@ -280,21 +258,16 @@ class FaviComp:
         budget: Budget | None,
         notes: tuple[str, ...],
     ) -> Compressed:
-        trace = _trace(row, alpha, (self.compressor or self.target).tokenizer)
-        source = source_length(self._counter, example.documents)
-        requested = budget.resolve(source) if budget else None
-        text, status = "".join(trace.pieces).strip(), "ok"
-        if requested is not None:
-            text, status = cut_to_budget(self._counter, text, requested)
-        if row.failed:
-            text, status = "", row.finish_reason
-        elif status == "ok":
-            status = "empty" if not text else "length" if row.finish_reason == "length" else "ok"
-        achieved = count_tokens(self._counter, text)
-        units = (Unit(text),) if text else ()
-        notes += (prepared.compression or prepared.context).notes
-        return Compressed(
-            units, requested, achieved, achieved, source, status, trace, prepared.dropped_documents, notes
+        trace = as_trace(row, alpha, (self.compressor or self.target).tokenizer)
+        return as_compressed(
+            self._counter,
+            example,
+            budget,
+            "".join(trace.pieces).strip(),
+            trace,
+            cut=row.finish_reason == "length",
+            dropped_documents=prepared.dropped_documents,
+            notes=notes + (prepared.compression or prepared.context).notes,
         )
 
 
@@ -305,18 +278,3 @@ class _Prepared:
     compression: Prompt | None
     context: Prompt | None
     dropped_documents: int
-
-
-def _trace(row: Decoded, alpha: float, tokenizer: Any) -> Trace:
-    """The trace of a row. At alpha 0 and 1 it is that of the one model alone, however the row was run."""
-    log_probs, argmax = row.member_log_probs, row.member_argmax
-    if alpha in (0, 1):
-        keep = slice(0, 1) if alpha == 0 else slice(-1, None)
-        winners = ("compressor" if alpha == 0 else "target",) * len(row.tokens)
-        log_probs, argmax = log_probs[keep], argmax[keep]
-    else:
-        mine, theirs = (row.tokens == choice for choice in argmax)
-        names = {(True, True): "both", (True, False): "compressor", (False, True): "target"}
-        winners = tuple(names.get((bool(a), bool(b)), "neither") for a, b in zip(mine, theirs, strict=True))
-    pieces = decode_pieces(tokenizer, row.tokens)
-    return Trace(row.tokens, row.log_probs, log_probs, argmax, winners, pieces, row.finish_reason)

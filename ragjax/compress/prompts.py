@@ -7,7 +7,7 @@ to change into a TOML file and read it with `read_prompts`.
 import dataclasses
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 
@@ -23,7 +23,9 @@ class PromptSet:
     """The texts of one study. `version` is stored with every result.
 
     The compression chat sees the question and the documents, the context chat the question alone (FaviComp, section
-    3). The reader's templates differ in what comes first; without a context it gets `read_alone`. Each of its
+    3). CompAct sees a few documents at a time, from the second time on with the summary so far and its evaluation;
+    texts of your own have to ask for the verdict that `ragjax.compress.compact.parse_reply` looks for, as ours do.
+    The reader's templates differ in what comes first; without a context it gets `read_alone`. Each of its
     demonstrations comes before, as `read_shot`.
     """
 
@@ -39,6 +41,22 @@ class PromptSet:
         "facts that help to answer the question. Reply with the passage only."
     )
     context_user: str = "Question: {question}\n\nPassage:"
+    compact_system: str = (
+        "You are an expert at condensing evidence, a few documents at a time. You are given a question, numbered "
+        "documents and perhaps a summary so far. Write one short passage that keeps everything in them that helps to "
+        "answer the question, and nothing else. Name people and things instead of using pronouns. After the passage, "
+        "judge it: it is complete if it is all that is needed to answer the question, and incomplete if something is "
+        "missing."
+    )
+    compact_user: str = (
+        "Question: {question}\n\nDocuments:\n{documents}\n\n"
+        "Passage, followed on a new line by the verdict (complete or incomplete) and the reason:"
+    )
+    compact_next: str = (
+        "Question: {question}\n\nSummary so far: {summary}\n\nEvaluation of it: {evaluation}\n\n"
+        "Documents:\n{documents}\n\n"
+        "Passage, followed on a new line by the verdict (complete or incomplete) and the reason:"
+    )
     read_system: str = (
         "You answer questions. Use the context where it helps. Reply with the answer only, in a few words, "
         "not in a sentence."
@@ -73,6 +91,15 @@ def read_prompts(path: str | PathLike) -> PromptSet:
             shown = ", ".join(f"{{{p}}}" for p in sorted(wanted)) or "no placeholder"
             raise ValueError(f"{path}: the prompt {name!r} has to hold {shown}")
     return PromptSet(**found)
+
+
+def texts_of(prompts: PromptSet, roles: Collection[str]) -> dict[str, str]:
+    """The version and the texts of some roles: what the results of a method that uses these roles depend on.
+
+    A role is a field's name up to its first underscore: "compress", "context", "compact" or "read".
+    """
+    texts = dataclasses.asdict(prompts)
+    return {name: text for name, text in texts.items() if name == "version" or name.split("_")[0] in roles}
 
 
 def fill_template(template: str, data: Mapping[str, str]) -> str:

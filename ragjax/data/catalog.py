@@ -15,13 +15,16 @@ from ragjax.data.records import DataError
 class Split:
     """One split: its questions (None where no count is known), its files in the hub's repository, its original files.
 
-    `files` are glob patterns, tried in order. `group` names the split inside a file that holds several. `hidden`: the
-    golds are not public.
+    `files` are glob patterns, tried in order; `mirrors` those of other copies, looked for in a local folder. `group`
+    names the split inside a file that holds several. `hidden`: the golds are not public. `documents`: its rows hold
+    documents.
     """
 
     questions: int | None
     files: tuple[str, ...]
     originals: tuple[str, ...] = ()
+    mirrors: tuple[str, ...] = ()
+    documents: bool = True
     group: str | None = None
     hidden: bool = False
     hub: str | None = None
@@ -32,18 +35,26 @@ class Split:
 class Dataset:
     """A dataset: its repository on the hub, its splits, and what a user should be told.
 
-    `origin` says where the original files come from; `documents` whether the splits hold documents.
+    `origin` says where the original files come from; `layouts` are those of its own rows (`layouts.LAYOUTS`), beside
+    which rows with retrieved documents, and questions alone, are read for any dataset (`GENERAL`).
     """
 
     hub: str
     default: str
     splits: Mapping[str, Split]
     origin: str
-    documents: bool = True
+    layouts: tuple[str, ...]
     revision: str = "main"
     aliases: Mapping[str, str] = field(default_factory=dict)
     taken_for: Mapping[int, str] = field(default_factory=dict)
     order: str = ""
+
+
+_SPELLINGS = {"dev": "validation", "val": "validation"}
+# What a split is for, by its plain name.
+EVALUATED = ("train", "validation", "test")
+# How copies without shards end, in the order in which they are looked for.
+_ENDS = ("parquet", "jsonl", "json")
 
 
 def _parquet(config: str, split: str) -> tuple[str, ...]:
@@ -53,14 +64,39 @@ def _parquet(config: str, split: str) -> tuple[str, ...]:
     return (f"{name}/{split}-*.parquet", f"{name}/{split}/*.parquet", *flat)
 
 
-def _splits(config: str, originals: Mapping[str, str] | None = None, **questions: int) -> dict[str, Split]:
+def _mirrors(config: str, split: str, default: bool) -> tuple[str, ...]:
+    """Where copies have a split, in any spelling of its name; files without a config's name are the default's."""
+    names = (split, *(short for short, long in _SPELLINGS.items() if long == split))
+    whole = [f"{{name}}.{end}" for end in _ENDS]
+    places = ["{config}/{name}-*.parquet", "{config}/{name}/*.parquet", *(f"{{config}}/{place}" for place in whole)]
+    if default:
+        places += ["data/{name}-*.parquet", "{name}-*.parquet", *whole]
+    return tuple(place.format(config=config, name=name) for place in places for name in names)
+
+
+def _splits(
+    config: str,
+    originals: Mapping[str, str] | None = None,
+    *,
+    documents: bool = True,
+    default: bool = True,
+    **questions: int,
+) -> dict[str, Split]:
     return {
         f"{config}/{split}": Split(
-            count, _parquet(config, split), ((originals or {}).get(split, ""),), hidden=split == "test"
+            count,
+            _parquet(config, split),
+            tuple(name for name in ((originals or {}).get(split),) if name),
+            mirrors=_mirrors(config, split, default),
+            documents=documents,
+            hidden=split == "test",
         )
         for split, count in questions.items()
     }
 
+
+# Layouts that rows of any dataset may be in: a retriever's output, and questions with answers.
+GENERAL = ("retrieved documents", "CompAct", "FlashRAG", "questions")
 
 _TRIVIAQA_COUNTS = {
     "unfiltered": {"train": 87622, "validation": 11313, "test": 10832},
@@ -82,9 +118,13 @@ DATASETS = {
     "nq": Dataset(
         hub="google-research-datasets/nq_open",
         default="nq_open",
-        documents=False,
+        layouts=(),
         splits=_splits(
-            "nq_open", {"train": "NQ-open.train.jsonl", "validation": "NQ-open.dev.jsonl"}, train=87925, validation=3610
+            "nq_open",
+            {"train": "NQ-open.train.jsonl", "validation": "NQ-open.dev.jsonl"},
+            documents=False,
+            train=87925,
+            validation=3610,
         ),
         origin="the folder nq_open of github.com/google-research-datasets/natural-questions",
         taken_for={
@@ -97,12 +137,18 @@ DATASETS = {
     "triviaqa": Dataset(
         hub="mandarjoshi/trivia_qa",
         default="unfiltered.nocontext",
-        documents=False,
+        layouts=("TriviaQA", "TriviaQA (original)"),
         splits={
             name: split
             for config, counts in _TRIVIAQA_COUNTS.items()
             for suffix in ("", ".nocontext")
-            for name, split in _splits(config + suffix, _triviaqa_originals(config), **counts).items()
+            for name, split in _splits(
+                config + suffix,
+                _triviaqa_originals(config),
+                documents=not suffix,
+                default=config + suffix == "unfiltered.nocontext",
+                **counts,
+            ).items()
         },
         origin="triviaqa-unfiltered.tar.gz of nlp.cs.washington.edu/triviaqa",
         taken_for={
@@ -115,6 +161,7 @@ DATASETS = {
         hub="hotpotqa/hotpot_qa",
         revision="1908d6afbbead072334abe2965f91bd2709910ab",
         default="distractor",
+        layouts=("HotpotQA", "FlashRAG with documents"),
         splits={
             **_splits(
                 "distractor",
@@ -125,6 +172,7 @@ DATASETS = {
             **_splits(
                 "fullwiki",
                 {"validation": "hotpot_dev_fullwiki_v1.json", "test": "hotpot_test_fullwiki_v1.json"},
+                default=False,
                 train=90447,
                 validation=7405,
                 test=7405,
@@ -136,6 +184,7 @@ DATASETS = {
         hub="framolfese/2WikiMultihopQA",
         revision="fe713bfbd1afbca1a65246741a75890405d56a3a",
         default="default",
+        layouts=("HotpotQA", "FlashRAG with documents"),
         splits=_splits(
             "default",
             {"train": "train.json", "validation": "dev.json", "test": "test.json"},
@@ -150,8 +199,11 @@ DATASETS = {
     "musique": Dataset(
         hub="dgslibisey/MuSiQue",
         default="answerable",
+        layouts=("MuSiQue", "FlashRAG with documents"),
         splits={
-            f"answerable/{split}": Split(count, (name,), (name,), hidden=split == "test")
+            f"answerable/{split}": Split(
+                count, (name,), (name,), mirrors=_mirrors("answerable", split, True), hidden=split == "test"
+            )
             for split, name, count in (
                 ("train", "musique_ans_v1.0_train.jsonl", 19938),
                 ("validation", "musique_ans_v1.0_dev.jsonl", 2417),
@@ -163,6 +215,7 @@ DATASETS = {
                 count,
                 _parquet("default", split),
                 (f"musique_full_v1.0_{name}.jsonl",),
+                mirrors=_mirrors("full", split, False),
                 hidden=split == "test",
                 hub="bdsaglam/musique",
                 revision="22873a405dd809893b22ada0b499299fb612d2df",
@@ -180,9 +233,16 @@ DATASETS = {
     "asqa": Dataset(
         hub="din0s/asqa",
         default="default",
-        documents=False,
+        layouts=("ASQA", "ALCE's ASQA"),
         splits={
-            f"default/{split}": Split(count, _parquet("default", split), ("ASQA.json",), group=split)
+            f"default/{split}": Split(
+                count,
+                _parquet("default", split),
+                ("ASQA.json",),
+                mirrors=_mirrors("default", "validation" if split == "dev" else split, True),
+                documents=False,
+                group=split,
+            )
             for split, count in (("train", 4353), ("dev", 948))
         },
         origin="ASQA.json of github.com/google-research/language (with documents: ALCE-data.tar of "
@@ -193,23 +253,29 @@ DATASETS = {
         hub="allenai/qasper",
         revision="refs/convert/parquet",
         default="qasper",
+        layouts=("QASPER",),
         splits=_splits(
             "qasper",
             {"train": "qasper-train-v0.3.json", "validation": "qasper-dev-v0.3.json", "test": "qasper-test-v0.3.json"},
             train=2593,
             validation=1005,
         )
-        | {"qasper/test": Split(1451, _parquet("qasper", "test"), ("qasper-test-v0.3.json",))},
+        | {
+            "qasper/test": Split(
+                1451,
+                _parquet("qasper", "test"),
+                ("qasper-test-v0.3.json",),
+                mirrors=_mirrors("qasper", "test", True),
+            )
+        },
         origin="allenai.org/data/qasper",
     ),
 }
 
-_SPELLINGS = {"dev": "validation", "val": "validation"}
-
 
 def plain_split(name: str) -> str:
     """The first word of a split's name, "dev" and "val" as "validation"."""
-    word = name.lower().split()[0]
+    word = "".join(name.lower().split()[:1])
     return _SPELLINGS.get(word, word)
 
 

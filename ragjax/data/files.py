@@ -4,27 +4,39 @@ What cannot be read is an error that names file and line; with `strict=False` a 
 dropped unseen.
 """
 
-import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
 import xxhash
 from etils import epath
 
+from ragjax.data.catalog import EVALUATED, plain_split
+from ragjax.data.golds import HIDDEN, is_placeholder
 from ragjax.data.identity import example_ids
-from ragjax.data.layouts import Layout, recognise
+from ragjax.data.layouts import ANSWERS, Layout, check_forgotten, recognise
+from ragjax.data.nested import spelled
 from ragjax.data.records import DataError, Example
 from ragjax.data.rows import Row, iter_rows
 from ragjax.data.tables import PARQUET, is_tab_separated, parquet_rows, tab_rows
 
+# Where a row may have its answer; TriviaQA's original file has the last.
+ANSWER_FIELDS = (*sorted(ANSWERS), "Answer")
+
 
 @dataclass(frozen=True)
 class SkippedRow:
-    """A row that could not be used, the line it starts on (in a table: its number) and why."""
+    """A row that could not be used: its file, the line it starts on (in a table, by `unit`, its number) and why."""
 
+    path: str
     line: int
     reason: str
+    unit: str = "line"
+
+    def __str__(self) -> str:
+        """What an error about it says."""
+        return f"{self.path}, {self.unit} {self.line}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -33,9 +45,10 @@ class LoadedExamples:
 
     `content_hash` is that of the whole files, whatever the limit. `counts` has `skipped_rows`, `unanswered` (rows
     without a gold: generated, never scored), `repeated_ids` and `repeated_contents` (rows like an earlier one),
-    `repeated_questions` (TriviaQA's rows of a question that was read already: left out), `skipped_documents` (without
-    a text), `repeated_documents` (like an earlier one of the same row; kept), `with_gold_documents`, `absent_titles`
-    and `absent_sentences` (gold facts that lead to no document, or to no sentence of one).
+    `repeated_questions` (TriviaQA's rows of a question that was read already: left out), `without_documents` (rows
+    that have none), `skipped_documents` (without a text), `repeated_documents` (like an earlier one of the same row;
+    kept), `with_gold_documents`, `absent_titles` and `absent_sentences` (gold facts that lead to no document, or to no
+    sentence of one).
 
     `layouts` names those met. `dataset` and `split` are set where the caller named them; `warnings` are sentences for
     the user.
@@ -59,18 +72,26 @@ class LoadedExamples:
 
 
 def load_examples(
-    path: str | os.PathLike, *, strict: bool = True, limit: int | None = None, questions_only: bool = False
+    path: str | os.PathLike,
+    *,
+    strict: bool = True,
+    limit: int | None = None,
+    questions_only: bool = False,
+    group: str | None = None,
 ) -> LoadedExamples:
     """Read a file of questions in any layout of `layouts.LAYOUTS`; `limit` stops after that many good ones.
 
     The file is JSON Lines, a JSON array, an object that holds rows, Parquet, or DPR's table; its content tells which.
-    `questions_only` admits rows without a field for documents. Ids are distinct and the same for any limit
+    `questions_only` admits rows without a field for documents. Of a file that holds several splits by name (ASQA's
+    original) `group` is the one to read. Ids are distinct and the same for any limit
     (`identity.example_ids`).
 
     Raises DataError, naming file and line, for the first row that cannot be used (with `strict=False` such rows are
-    listed in `skipped`), and for a file without a usable row; FileNotFoundError where there is no file.
+    listed in `skipped`), for a file without a usable row, and for one of several splits where none is named;
+    FileNotFoundError where there is no file.
     """
-    return load_files([path], os.fspath(path), strict=strict, limit=limit, questions_only=questions_only)
+    name = os.fspath(path)
+    return load_files([path], name, strict=strict, limit=limit, questions_only=questions_only, group=group)
 
 
 def load_files(
@@ -81,23 +102,23 @@ def load_files(
     limit: int | None = None,
     questions_only: bool = False,
     group: str | None = None,
+    hidden: bool = False,
 ) -> LoadedExamples:
     """Read several files, the shards of one split, as `load_examples` reads one; `name` is what they are together.
 
-    Of a file that holds several splits by name (ASQA's original) `group` is the one to read. Raises as that does.
+    `hidden`: the split's golds are not public, so that a placeholder in their place is no fault of a row. Raises as
+    that does.
     """
     if limit is not None and limit < 1:
         raise ValueError(f"limit is a number of rows, 1 or more, got {limit}")
-    reading = _Reading(strict, limit, questions_only, group)
+    reading = _Reading(strict, limit, questions_only, group, hidden)
     for path in paths:
         reading.read(epath.Path(path).read_bytes(), os.fspath(path))
     if not reading.examples:
-        reason = f"; line {reading.skipped[0].line}: {reading.skipped[0].reason}" if reading.skipped else ""
+        reason = f"; {reading.skipped[0]}" if reading.skipped else ""
         raise DataError(f"{name}: no row can be used{reason}")
     examples = reading.examples[:limit]
-    named = tuple(
-        dataclasses.replace(example, id=id) for example, id in zip(examples, example_ids(examples), strict=True)
-    )
+    named = tuple(replace(example, id=id) for example, id in zip(examples, example_ids(examples), strict=True))
     counts = _counts(examples, len(reading.skipped), reading.repeated)
     hashed = reading.hash.hexdigest()
     return LoadedExamples(name, hashed, named, tuple(reading.skipped), counts, tuple(reading.layouts))
@@ -110,11 +131,34 @@ def read_rows(raw: bytes, name: str) -> Iterator[Row]:
     return tab_rows(raw, name) if is_tab_separated(raw) else iter_rows(raw, name)
 
 
+def group_rows(raw: bytes, name: str, group: str | None) -> Iterator[Row]:
+    """The rows of a file or, where it holds splits by name, those of the split `group` (in any spelling).
+
+    Raises DataError, naming the splits found, where there are several and none is named, or not the named one.
+    """
+    rows = read_rows(raw, name)
+    first = next(rows, None)
+    if first is None or len(first.path) < 2:
+        return rows if first is None else chain([first], rows)
+    groups = list(dict.fromkeys(row.path[0] for row in read_rows(raw, name) if len(row.path) > 1))
+    wanted = [found for found in groups if group is None or plain_split(found) == plain_split(group)]
+    if len(groups) == 1 and plain_split(groups[0]) not in EVALUATED:
+        wanted = groups
+    if len(wanted) != 1:
+        asked = "" if group is None else f", not {group}"
+        raise DataError(
+            f"{name} holds the splits {' and '.join(groups)}{asked}: name one (--dataset NAME --split {groups[-1]}, or "
+            f"group={groups[-1]!r} in Python)"
+        )
+    return (row for row in chain([first], rows) if row.path[:1] == (wanted[0],))
+
+
 class _Reading:
     """The files read so far: examples, skipped rows, layouts and the hash of all bytes."""
 
-    def __init__(self, strict: bool, limit: int | None, questions_only: bool, group: str | None) -> None:
-        self.strict, self.limit, self.questions_only, self.group = strict, limit, questions_only, group
+    def __init__(self, strict: bool, limit: int | None, questions_only: bool, group: str | None, hidden: bool) -> None:
+        self.strict, self.limit, self.hidden = strict, limit, hidden
+        self.questions_only, self.group = questions_only, group
         self.examples: list[Example] = []
         self.skipped: list[SkippedRow] = []
         self.layouts: dict[str, None] = {}
@@ -125,26 +169,34 @@ class _Reading:
     def read(self, raw: bytes, name: str) -> None:
         """Add the rows of one file, as far as the limit needs them."""
         self.hash.update(raw)
-        for row in read_rows(raw, name):
+        for row in group_rows(raw, name, self.group):
             if self.limit is not None and len(self.examples) >= self.limit:
                 break
-            if self.group is not None and len(row.path) > 1 and row.path[0] != self.group:
-                continue
             try:
                 self.add(row)
             except DataError as error:
                 if self.strict:
                     raise DataError(f"{name}, {row.place}: {error}") from None
-                self.skipped.append(SkippedRow(row.line, str(error)))
+                self.skipped.append(SkippedRow(name, row.line, str(error), row.unit))
 
     def add(self, row: Row) -> None:
         """Add the examples of one row."""
         if row.problem is not None:
             raise DataError(row.problem)
+        row = self._without_placeholders(row)
         layout = recognise(row, self.questions_only)
         examples = layout.read(row)
+        if not any(example.documents for example in examples):
+            check_forgotten(row, layout)
         self.layouts[layout.name] = None
         self.examples += [example for example in examples if not self._repeats(example, layout)]
+
+    def _without_placeholders(self, row: Row) -> Row:
+        """The row with null for the placeholders of hidden answers. Raises DataError where its split hides none."""
+        found = [name for name in ANSWER_FIELDS if is_placeholder(spelled(row.value.get(name)))]
+        if found and not self.hidden:
+            raise DataError(f"the field {found[0]}: {HIDDEN}")
+        return replace(row, value={**row.value, **dict.fromkeys(found)})
 
     def _repeats(self, example: Example, layout: Layout) -> bool:
         repeats = layout.unique and example.id in self._seen
@@ -162,6 +214,7 @@ def _counts(examples: Sequence[Example], skipped_rows: int, repeated_questions: 
         "repeated_ids": len(ids) - len(set(ids)),
         "repeated_contents": len(examples) - len(contents),
         "repeated_questions": repeated_questions,
+        "without_documents": sum(not example.documents for example in examples),
         "skipped_documents": sum(len(example.skipped_documents) for example in examples),
         "repeated_documents": sum(len(example.documents) - len(set(_passages(example))) for example in examples),
         "with_gold_documents": sum(bool(example.gold_documents) for example in examples),

@@ -17,6 +17,7 @@ refused.
 
 import ast
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from ragjax.data.records import DataError
 
 # What hidden test splits hold in the place of an answer (TriviaQA).
 PLACEHOLDER = "<unk>"
+HIDDEN = f"the answer is the placeholder {PLACEHOLDER!r} of a hidden test split: use the validation split"
 
 # TriviaQA's own fields beside value and aliases: derived from them, so they add no gold.
 _DERIVED = {
@@ -46,10 +48,20 @@ def parse_golds(value: Any) -> tuple[str, ...]:
         value = value if spelled is None else spelled
     golds = tuple(dict.fromkeys(gold for gold in _flatten(value, depth=2) if gold.strip()))
     if PLACEHOLDER in golds:
-        raise DataError(
-            f"the answer is the placeholder {PLACEHOLDER!r} of a hidden test split: use the validation split"
-        )
+        raise DataError(HIDDEN)
     return golds
+
+
+def is_placeholder(value: Any) -> bool:
+    """Whether an answer field holds what hidden test splits have in its place.
+
+    That is the placeholder, alone or in a list, or TriviaQA's object with neither a value nor an alias.
+    """
+    if isinstance(value, Mapping):
+        parts = {str(name).lower(): part for name, part in value.items()}
+        stated = [parts.get("value"), *(parts.get("aliases") or ())]
+        return "value" in parts and all(part in (None, "", PLACEHOLDER) for part in stated)
+    return value == PLACEHOLDER or (isinstance(value, list | tuple) and list(value) == [PLACEHOLDER])
 
 
 def _flatten(value: Any, depth: int) -> list[str]:

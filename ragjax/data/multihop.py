@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragjax.data.golds import parse_golds
-from ragjax.data.nested import as_records, decode_column, id_of, text_of
-from ragjax.data.qa import parse_document, question_of
+from ragjax.data.nested import as_records, decode_column, id_of, other_columns, text_of
+from ragjax.data.qa import golds_of, parse_document, question_of
 from ragjax.data.records import DataError, Document, Example
 
 
@@ -20,17 +20,21 @@ def read_multihop(row: Mapping[str, Any]) -> Example:
     A supporting fact that names a title outside the context, or a sentence beyond the title's last, is in `meta` under
     `absent_titles` or `absent_sentences`, and in no gold. Raises DataError for a column of an unknown shape.
     """
-    paragraphs = [_paragraph(record) for record in as_records(row["context"], "title", "sentences")]
+    paragraphs = [_paragraph(record) for record in _records(row, "context", "title", "sentences")]
     support = _support(row.get("supporting_facts"))
     golds, sentences, absent = _resolve(support, [p for p in paragraphs if p is not None])
-    used = {"question", "_id", "id", "answer", "golden_answers", "answers", "context", "supporting_facts", "metadata"}
-    meta = {name: decode_column(value) for name, value in row.items() if name not in used and value is not None}
+    answers, answers_field = golds_of(row)
+    id_field = "id" if row.get("id") is not None else "_id"
     return Example(
-        id=id_of(row.get("id", row.get("_id")), "the field id") or "",
+        id=id_of(row.get(id_field), f"the field {id_field}") or "",
         question=question_of(row["question"]),
-        answers=parse_golds(next((row[name] for name in ("answers", "answer", "golden_answers") if name in row), None)),
+        answers=answers,
         documents=tuple(p for p in paragraphs if p is not None),
-        meta={**meta, **({"supporting_facts": support} if support else {}), **absent},
+        meta={
+            **other_columns(row, "question", id_field, answers_field, "context", "supporting_facts"),
+            **({"supporting_facts": support} if support else {}),
+            **absent,
+        },
         skipped_documents=tuple(i for i, paragraph in enumerate(paragraphs) if paragraph is None),
         gold_documents=golds,
         gold_sentences=sentences,
@@ -42,31 +46,30 @@ def read_musique(row: Mapping[str, Any]) -> Example:
 
     The unanswerable twin of a question in the full files has the same id: here it ends in "#unanswerable".
     """
-    paragraphs, golds = [], []
-    for record in as_records(row["paragraphs"]):
+    paragraphs, supporting = [], []
+    for record in _records(row, "paragraphs"):
         document = _musique_paragraph(record)
         paragraphs.append(document)
         if document is not None and record.get("is_supporting"):
-            golds.append(document)
-    used = {"id", "question", "answer", "answer_aliases", "paragraphs", "golden_answers"}
-    meta = {name: decode_column(value) for name, value in row.items() if name not in used and value is not None}
-    aliases = row.get("golden_answers") or [row.get("answer"), *(decode_column(row.get("answer_aliases")) or ())]
+            supporting.append(document)
+    golds = ("golden_answers",) if row.get("golden_answers") else ("answer", "answer_aliases")
+    answers = [row.get(golds[0]), *(decode_column(row.get(name)) for name in golds[1:])]
     twin = "#unanswerable" if row.get("answerable") is False else ""
     base = id_of(row.get("id"), "the field id") or ""
     return Example(
         id=base and base + twin,
         question=question_of(row["question"]),
-        answers=parse_golds([alias for alias in aliases if alias is not None]),
+        answers=parse_golds(answers),
         documents=tuple(p for p in paragraphs if p is not None),
-        meta=meta,
+        meta=other_columns(row, "id", "question", *golds, "paragraphs"),
         skipped_documents=tuple(i for i, paragraph in enumerate(paragraphs) if paragraph is None),
-        gold_documents=tuple(golds),
+        gold_documents=tuple(supporting),
     )
 
 
 def read_flashrag(row: Mapping[str, Any]) -> Example:
     """A row of FlashRAG: the answers, and in `metadata` whatever the dataset has beside them."""
-    metadata = decode_column(row.get("metadata")) or {}
+    metadata = _metadata(row)
     merged = {**metadata, **{name: value for name, value in row.items() if name != "metadata"}}
     if "paragraphs" in metadata:
         return read_musique(merged)
@@ -80,6 +83,20 @@ def join_sentences(sentences: Sequence[str]) -> str:
         apart = not text or not sentence or text[-1].isspace() or sentence[0].isspace()
         text += sentence if apart else f" {sentence}"
     return text
+
+
+def _metadata(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = decode_column(row.get("metadata")) or {}
+    if not isinstance(metadata, Mapping):
+        raise DataError(f"the field metadata is an object, got {type(metadata).__name__}")
+    return metadata
+
+
+def _records(row: Mapping[str, Any], field: str, *names: str) -> list[dict[str, Any]]:
+    try:
+        return as_records(row[field], *names)
+    except DataError as error:
+        raise DataError(f"the field {field}: {error} (retrieved documents are named docs or ctxs)") from None
 
 
 def _paragraph(record: Mapping[str, Any]) -> Document | None:

@@ -30,7 +30,8 @@ def decode_column(value: Any) -> Any:
 def as_records(value: Any, *names: str) -> list[dict[str, Any]]:
     """Records from a list of dicts, a dict of lists or a list of tuples in the order of `names`; [] from None.
 
-    Raises DataError for lists of unequal length, for tuples of another length, and for any other shape.
+    A null column of a dict of lists is an absent one. Raises DataError for lists of unequal length, for tuples of
+    another length, and for any other shape.
     """
     value = decode_column(value)
     if value is None:
@@ -43,7 +44,7 @@ def as_records(value: Any, *names: str) -> list[dict[str, Any]]:
 
 
 def _from_columns(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
-    lists = {name: [] if column is None else column for name, column in columns.items()}
+    lists = {name: column for name, column in columns.items() if column is not None}
     if wrong := [name for name, column in lists.items() if not isinstance(column, list | tuple)]:
         raise DataError(f"an object of lists, but its {wrong[0]!r} is no list")
     lengths = {name: len(column) for name, column in lists.items()}
@@ -58,6 +59,19 @@ def _record(item: Any, names: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(item, list | tuple) or len(item) != len(names):
         raise DataError(f"a record of {', '.join(names) or 'named fields'}, got {item!r:.60}")
     return dict(zip(names, item, strict=True))
+
+
+def other_columns(row: Mapping[str, Any], *used: str | None) -> dict[str, Any]:
+    """The columns of a row beside those used, nulls left out (an original file has no such key), JSON texts decoded."""
+    return {name: spelled(value) for name, value in row.items() if name not in used and value is not None}
+
+
+def spelled(value: Any) -> Any:
+    """What a text spells, or the text: a column that no layout knows may hold one that only starts like a list."""
+    try:
+        return decode_column(value)
+    except DataError:
+        return value
 
 
 def text_of(value: Any, what: str) -> str:

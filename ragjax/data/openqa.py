@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragjax.data.golds import PLACEHOLDER, parse_golds
-from ragjax.data.nested import as_records, decode_column, id_of, text_of
-from ragjax.data.qa import parse_document, question_of, read_retrieved
+from ragjax.data.nested import as_records, decode_column, id_of, other_columns, text_of
+from ragjax.data.qa import FIELDS, parse_document, question_of, read_retrieved
 from ragjax.data.records import DataError, Example
 
 # TriviaQA's original names, by those of the hub.
@@ -17,9 +17,12 @@ _TRIVIAQA_ANSWER = {
     "normalized_aliases": "NormalizedAliases",
     "type": "Type",
     "human_answers": "HumanAnswers",
+    "matched_wiki_entity_name": "MatchedWikiEntityName",
+    "normalized_matched_wiki_entity_name": "NormalizedMatchedWikiEntityName",
 }
 # Where TriviaQA holds pages with their text; the original file names evidence files in their place.
 _PAGES = {"entity_pages": "wiki_context", "search_results": "search_context"}
+_TRIVIAQA_USED = (*_TRIVIAQA, *_TRIVIAQA.values(), "answer", "Answer", *_PAGES, "EntityPages", "SearchResults")
 
 
 def read_question(row: Mapping[str, Any]) -> Example:
@@ -28,7 +31,10 @@ def read_question(row: Mapping[str, Any]) -> Example:
 
 
 def read_triviaqa(row: Mapping[str, Any]) -> Example:
-    """A row of TriviaQA, from the hub (any config) or the original file; a hidden answer is no gold."""
+    """A row of TriviaQA, from the hub (any config) or the original file; a hidden answer is no gold.
+
+    Of the pages only those with a text are kept, as documents; the answer's other parts are `meta["answer"]`.
+    """
     fields = {name: row.get(name, row.get(original)) for name, original in _TRIVIAQA.items()}
     answer = _triviaqa_answer(row.get("answer", row.get("Answer")))
     pages = [page for column, text in _PAGES.items() for page in _triviaqa_pages(row.get(column), text)]
@@ -38,7 +44,7 @@ def read_triviaqa(row: Mapping[str, Any]) -> Example:
         question=question_of(fields["question"]),
         answers=parse_golds([answer.get("value"), *answer.get("aliases", ()), *answer.get("human_answers", ())]),
         documents=tuple(page for page in pages if page is not None),
-        meta={name: value for name, value in meta.items() if value},
+        meta={**other_columns(row, *_TRIVIAQA_USED), **{name: value for name, value in meta.items() if value}},
         skipped_documents=tuple(i for i, page in enumerate(pages) if page is None),
     )
 
@@ -47,10 +53,12 @@ def read_asqa(row: Mapping[str, Any], path: Sequence[str] = ()) -> Example:
     """A row of ASQA, from the hub or the original file, whose ids are its keys.
 
     The golds are the short answers of every reading of the question; the long ones are `meta["long_answers"]`.
+    Documents, where somebody added a retriever's, are those.
     """
     fields = {name: value for name, value in row.items() if name not in ("ambiguous_question", "sample_id")}
     id = row.get("sample_id", path[-1] if path else None)
-    return read_retrieved({**_asqa_answers(fields), "id": id, "question": row["ambiguous_question"], "docs": []})
+    documents = {} if set(FIELDS["documents"]) & set(row) else {"docs": []}
+    return read_retrieved({**_asqa_answers(fields), **documents, "id": id, "question": row["ambiguous_question"]})
 
 
 def read_alce_asqa(row: Mapping[str, Any]) -> Example:

@@ -6,22 +6,26 @@ The hub transposes the original's lists of dicts into dicts of lists, twice (que
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ragjax.data.nested import as_records, decode_column, id_of, text_of
+from ragjax.data.nested import as_records, decode_column, id_of, other_columns, text_of
 from ragjax.data.qa import parse_document, question_of
 from ragjax.data.records import DataError, Document, Example
 
 # Evidence that is a caption, not a paragraph, starts with this.
 FLOAT = "FLOAT SELECTED"
-_KEPT = ("nlp_background", "topic_background", "paper_read", "search_query", "question_writer")
+# Columns of a paper, and of a question, that are read, or are the paper's text over again.
+_PAPER = ("id", "title", "abstract", "full_text", "qas", "figures_and_tables")
+_QUESTION = ("question", "question_id", "answers")
 
 
 def read_paper(row: Mapping[str, Any], path: Sequence[str] = ()) -> list[Example]:
     """The questions of a paper, from the hub or from the original file, whose ids are its keys.
 
     The golds are the annotators' answers by the official rule (`reference_answer`); gold documents are the paragraphs
-    they gave as evidence, gold sentences what they highlighted. A document's title is its section.
+    they gave as evidence, gold sentences what they highlighted. A document's title is its section. `meta` has the
+    paper's id and title, the annotations and the other columns of paper and question; not the abstract nor captions.
     """
-    paper = {"paper_id": id_of(row.get("id", path[-1] if path else None), "the field id") or ""}
+    paper = other_columns(row, *_PAPER)
+    paper["paper_id"] = id_of(row.get("id", path[-1] if path else None), "the field id") or ""
     paper["paper_title"] = text_of(row.get("title"), "the title")
     paragraphs = [
         parse_document({"title": text_of(section.get("section_name"), "a section's name"), "text": paragraph})
@@ -48,19 +52,18 @@ def reference_answer(answer: Mapping[str, Any]) -> tuple[str, str]:
     raise DataError("an annotator's answer is unanswerable, a list of spans, a free form, or yes or no; this is none")
 
 
-def _question(record: Mapping[str, Any], paper: Mapping[str, str], paragraphs: Sequence[Document | None]) -> Example:
+def _question(record: Mapping[str, Any], paper: Mapping[str, Any], paragraphs: Sequence[Document | None]) -> Example:
     annotations = [_annotation(item) for item in as_records(record.get("answers"))]
     documents = tuple(paragraph for paragraph in paragraphs if paragraph is not None)
     evidence = {text.strip() for annotation in annotations for text in annotation["evidence"]}
     sentences = [text for annotation in annotations for text in annotation["highlighted_evidence"]]
     golds = {document.text: document for document in documents if document.text.strip() in evidence}
-    kept = {name: record[name] for name in _KEPT if record.get(name)}
     return Example(
         id=id_of(record.get("question_id"), "the field question_id") or "",
         question=question_of(record.get("question")),
         answers=tuple(dict.fromkeys(annotation["answer"] for annotation in annotations)),
         documents=documents,
-        meta={**paper, **kept, **({"annotations": annotations} if annotations else {})},
+        meta={**paper, **other_columns(record, *_QUESTION), **({"annotations": annotations} if annotations else {})},
         skipped_documents=tuple(i for i, paragraph in enumerate(paragraphs) if paragraph is None),
         gold_documents=tuple(golds.values()),
         gold_sentences=tuple(dict.fromkeys(text for text in sentences if not text.startswith(FLOAT))),
@@ -71,4 +74,5 @@ def _annotation(item: Mapping[str, Any]) -> dict[str, Any]:
     answer = decode_column(item.get("answer", item))
     text, kind = reference_answer(answer)
     found = {name: list(answer.get(name) or ()) for name in ("evidence", "highlighted_evidence")}
-    return {"answer": text, "type": kind, **found}
+    ids = {name: item[name] for name in ("annotation_id", "worker_id") if item.get(name) is not None}
+    return {"answer": text, "type": kind, **found, **ids}

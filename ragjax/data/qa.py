@@ -2,8 +2,9 @@
 
 A row needs a question and documents; `FIELDS` lists the spellings that are understood (ours, DPR's, FiD's,
 Contriever's, FaviComp's, CompAct's, ALCE's), `gold_docs` may hold gold documents, and every other column goes to
-`meta` untouched. What is missing, ambiguous or of an unknown shape is an error that names the field and the fields
-found: nothing is guessed.
+`meta` untouched. Documents are a list, an object of lists (as Parquet files hold records) or the JSON text of either.
+What is missing, ambiguous or of an unknown shape is an error that names the field and the fields found: nothing is
+guessed.
 """
 
 import math
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragjax.data.golds import parse_golds
-from ragjax.data.nested import id_of, text_of
+from ragjax.data.nested import as_records, decode_column, id_of, text_of
 from ragjax.data.records import DataError, Document, Example
 
 FIELDS = {
@@ -62,7 +63,7 @@ def read_retrieved(row: Mapping[str, Any]) -> Example:
     """As `parse_row`, its errors without a place."""
     _require(row, "question", "documents")
     question = question_of(row["question"])
-    answers, answers_field = _answers(row)
+    answers, answers_field = golds_of(row)
     documents_field = _documents_field(row)
     parsed = [parse_document(document) for document in as_list(row[documents_field], documents_field)]
     id_field = next((name for name in FIELDS["id"] if row.get(name) not in (None, "")), None)
@@ -93,11 +94,11 @@ def _require(row: Mapping[str, Any], *fields: str) -> None:
         raise DataError(f"no field for {needs}; found {', '.join(sorted(map(str, row))) or 'none'}")
 
 
-def _answers(row: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
-    """The golds, and the field that they take out of `meta` (None where it says more than the golds do).
+def golds_of(row: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
+    """The golds of a row, and the field that they take out of `meta` (None where it says more than the golds do).
 
     Of several spellings the one whose golds contain the others' is meant, and the others stay in `meta`; spellings
-    of which neither contains the other are ambiguous.
+    of which neither contains the other are ambiguous: DataError.
     """
     golds = {}
     for name in FIELDS["answers"]:
@@ -131,7 +132,12 @@ def _documents_field(row: Mapping[str, Any]) -> str:
 
 
 def as_list(value: Any, field: str) -> Sequence[Any]:
-    """A field's list of documents; () from None. Raises DataError for another type."""
+    """A field's list of documents, from any form of `nested.as_records`; () from None. Raises DataError for another."""
+    try:
+        value = decode_column(value)
+        value = as_records(value) if isinstance(value, Mapping) else value
+    except DataError as error:
+        raise DataError(f"the field {field}: {error}") from None
     if not isinstance(value, list | tuple | None):
         raise DataError(f"the field {field} is a list of documents, got {type(value).__name__}")
     return value or ()

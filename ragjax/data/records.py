@@ -31,8 +31,12 @@ class Example:
     `answers` is empty where the source has no gold: the example is answered, never scored.
     `gold_documents` and `gold_sentences` are what the dataset's authors say the answer follows from, where they do;
     they need not be among `documents`.
-    `meta` holds every other column of the source row, untouched. `skipped_documents` are the positions, in the
-    source's list, of documents without a text: they are not in `documents`, so an index found in `meta` counts them.
+    `meta` holds the other columns of the source row under their own names: question type, level, ids, evidences and
+    whatever else its file has beside those that documents, golds and id were read from. Rows with retrieved documents
+    keep them untouched; in the datasets' own layouts nulls are left out, JSON texts are decoded, and texts that are no
+    documents are not kept (TriviaQA's lists of pages, QASPER's abstract and captions).
+    `skipped_documents` are the positions, in the source's list, of documents without a text: they are not in
+    `documents`, so an index found in `meta` counts them.
     """
 
     id: str

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from etils import epath
 
-from ragjax.data.catalog import DATASETS, Dataset, Split, check_count, find_split, plain_split
+from ragjax.data.catalog import DATASETS, GENERAL, Dataset, Split, check_count, find_split, plain_split
 from ragjax.data.files import LoadedExamples, load_files
 from ragjax.data.records import DataError, Example
 
@@ -29,10 +29,11 @@ def load_dataset(
     """The examples of one split of a known dataset.
 
     `source` is "hub", a file in any known layout, or a folder with the hub's or the original files. A split that is not
-    named is the one that is usually evaluated (validation).
+    named is the one that is usually evaluated (validation). `strict` and `limit` are those of `files.load_examples`.
 
     Raises:
-      DataError: an unknown dataset or split, or a row that cannot be used (file and line are named).
+      DataError: an unknown dataset or split, a row that cannot be used (file and line are named), or rows of another
+        dataset, by their layout or by what they say.
       FileNotFoundError: the files cannot be had; the message says what to do.
     """
     full, known = find_split(dataset, split)
@@ -41,7 +42,9 @@ def load_dataset(
         paths, name = _in_folder(folder, known, dataset), f"hub {known.hub or DATASETS[dataset].hub}"
     else:
         paths, name = _local(epath.Path(source), known, dataset), Path(os.fspath(source)).name
-    loaded = load_files(paths, name, strict=strict, limit=limit, questions_only=True, group=known.group)
+    group = known.group or full.rsplit("/", 1)[-1]
+    loaded = load_files(paths, name, strict=strict, limit=limit, questions_only=True, group=group, hidden=known.hidden)
+    _refuse_other_layouts(loaded, dataset)
     _refuse_other_rows(loaded, dataset, full)
     warnings = tuple(_warnings(dataset, full, known, loaded, limit))
     return dataclasses.replace(loaded, dataset=dataset, split=full, warnings=warnings)
@@ -96,8 +99,7 @@ def _same_question(example: Example) -> str:
 
 
 def _how_to_get(known: Dataset, split: Split, hub: str, revision: str) -> str:
-    originals = [name for name in split.originals if name]
-    other = f", or {' or '.join(originals)} from {known.origin}" if originals else ""
+    other = f", or {' or '.join(split.originals)} from {known.origin}" if split.originals else ""
     return (
         f"Download {' or '.join(split.files)} of https://huggingface.co/datasets/{hub}/tree/{revision} where there is "
         f"a network{other}, and give the file or its folder as the data"
@@ -109,26 +111,28 @@ def _local(path: epath.Path, split: Split, dataset: str) -> list[epath.Path]:
         return _in_folder(path, split, dataset)
     if path.is_file():
         return [path]
-    known = DATASETS[dataset]
-    told = _how_to_get(known, split, split.hub or known.hub, split.revision or known.revision)
-    documents = "" if known.documents else f" {needs_documents(dataset)}"
-    raise FileNotFoundError(f"{path}: no such file or folder. {told}.{documents}")
+    raise FileNotFoundError(f"{path}: no such file or folder. {_what_to_give(split, dataset)}")
 
 
 def _in_folder(folder: os.PathLike, split: Split, dataset: str) -> list[epath.Path]:
     """The files of a split in a folder: by the first pattern that finds any, in the order of their names."""
     folder = epath.Path(folder)
     flat = [pattern.rsplit("/", 1)[-1] for pattern in split.files if "/*" not in pattern]
-    for pattern in (*split.files, *(name for name in split.originals if name), *flat):
+    for pattern in (*split.files, *split.originals, *flat, *split.mirrors):
         if found := sorted(folder.glob(pattern)):
             return found
-    known = DATASETS[dataset]
-    told = _how_to_get(known, split, split.hub or known.hub, split.revision or known.revision)
+    told = _what_to_give(split, dataset)
     if scripts := sorted(path.name for path in folder.glob("*.py")):
         raise FileNotFoundError(
             f"{folder} holds the loading script {scripts[0]}, which is not run, and no data of this split. {told}"
         )
     raise FileNotFoundError(f"{folder} holds no file of this split of {dataset}. {told}")
+
+
+def _what_to_give(split: Split, dataset: str) -> str:
+    known = DATASETS[dataset]
+    told = _how_to_get(known, split, split.hub or known.hub, split.revision or known.revision)
+    return told if split.documents else f"{needs_documents(dataset)}. For its questions alone: {told}"
 
 
 def needs_documents(dataset: str) -> str:
@@ -137,6 +141,18 @@ def needs_documents(dataset: str) -> str:
         f"{dataset} itself has no documents: give retrieved ones (JSON Lines with question, answers and ctxs, as DPR, "
         f"Contriever, FaviComp, CompAct and ALCE write them) with --data FILE"
     )
+
+
+def _refuse_other_layouts(loaded: LoadedExamples, dataset: str) -> None:
+    """Raise DataError where the rows are in a layout that the dataset has in none of its forms."""
+    own = (*DATASETS[dataset].layouts, *GENERAL)
+    for layout in loaded.layouts:
+        if layout not in own:
+            having = [name for name, known in DATASETS.items() if layout in known.layouts]
+            raise DataError(
+                f"{loaded.path} looks like {layout}, the layout of {' and '.join(having)}; rows of {dataset} are in "
+                f"{', '.join(own[:-1])} or {own[-1]}"
+            )
 
 
 def _refuse_other_rows(loaded: LoadedExamples, dataset: str, split: str) -> None:
@@ -158,6 +174,10 @@ def _warnings(dataset: str, full: str, known: Split, loaded: LoadedExamples, lim
         found.append(warning)
     if known.hidden:
         found.append(f"the golds of {dataset} {full} are not public: answers are made, and nothing is scored")
+    elif loaded.counts["unanswered"] == len(loaded.examples):
+        found.append(
+            "no question has a gold, and nothing is scored: rows of a hidden test split look like this, use validation"
+        )
     if limit is not None and DATASETS[dataset].order:
         found.append(f"{DATASETS[dataset].order} (limit {limit})")
     return found

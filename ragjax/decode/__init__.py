@@ -1,7 +1,8 @@
 """Decoding: prompts, the one loop, ensembles, scores. Each name is loaded when it is first used.
 
 Pure functions on arrays: `prefill`, `start`, `decode_chunk`, `choose`, `span_nll`, `mix_log_probs`, `penalize`,
-`restrict`, `sample`. On the host: `build_prompt`, `decode_prompts`, `score_prompts`, `share_vocabulary`, `summarize`.
+`restrict`, `sample`. On the host: `build_prompt`, `decode_prompts`, `decode_beams`, `score_prompts`,
+`share_vocabulary`, `summarize`.
 """
 
 from ragjax.lazy import name_table
@@ -21,6 +22,7 @@ __getattr__, __dir__, __all__ = name_table(
         "build_chat": "ragjax.decode.prompt",
         "build_prompt": "ragjax.decode.prompt",
         "choose": "ragjax.decode.loop",
+        "decode_beams": "ragjax.decode.beams",
         "decode_chunk": "ragjax.decode.loop",
         "decode_prompts": "ragjax.decode.engine",
         "mix_log_probs": "ragjax.decode.ensemble",

@@ -2,7 +2,7 @@
 
 Rows are sorted by length and cut into batches; a batch is padded to a length of the ladder 32, 48, 64, 96, 128, ...
 (powers of two and the halves between), of which at most `MAX_BUCKETS` are used. The last batch is filled with dummy
-rows; a single small batch is padded to the next power of two.
+rows; a single small batch is padded to the next power of two. Rows are a multiple of the parts a mesh cuts them into.
 """
 
 from collections.abc import Sequence
@@ -46,12 +46,13 @@ def bucket(length: int) -> int:
     return size
 
 
-def plan_batches(lengths: Sequence[Sequence[int]], batch: int) -> BatchPlan:
+def plan_batches(lengths: Sequence[Sequence[int]], batch: int, shards: int = 1) -> BatchPlan:
     """Sort the examples by length and cut them into batches.
 
     Args:
       lengths: real prompt tokens, one row an example, one column a member.
       batch: the most examples a batch holds.
+      shards: what the rows of a batch are a multiple of.
     """
     if batch < 1:
         raise ValueError(f"a batch has at least 1 row, got {batch}")
@@ -62,6 +63,7 @@ def plan_batches(lengths: Sequence[Sequence[int]], batch: int) -> BatchPlan:
     order = np.lexsort((*table.T, table.max(axis=1)))
     groups = [order[i : i + batch] for i in range(0, len(order), batch)]
     rows = batch if len(groups) > 1 else min(batch, 1 << (len(order) - 1).bit_length())
+    rows = -(-rows // shards) * shards
     padded = [_merge([bucket(int(table[g, m].max())) for g in groups]) for m in range(table.shape[1])]
     batches = tuple(
         Batch(tuple(int(i) for i in g), rows, tuple(column[n] for column in padded)) for n, g in enumerate(groups)

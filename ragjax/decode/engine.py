@@ -7,7 +7,7 @@ prompt cache, and puts the results back in order. `score_prompts` is the same wi
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from ragjax.decode.score import Score, score_span
 from ragjax.decode.state import Decoded, Knobs, Member, Plan
 from ragjax.models import decoder
 from ragjax.runtime import note_padding
+from ragjax.sharding import data_shards, mesh_of, on_mesh
 
 COMPACT_FROM = 32
 """Rows from which on a decode step on a CPU is bound by arithmetic, not by reading the weights."""
@@ -64,8 +65,8 @@ class Execution:
     """How a decode runs; nothing here changes its result (in float32).
 
     `compaction=None` is on for one CPU device and off elsewhere, and leaves small batches alone: there a step costs the
-    reading of the weights, whatever the rows. `share_weights=False` runs members with the same weights one by one, to
-    check the stacked forward against.
+    reading of the weights, whatever the rows. On a mesh it is always off. `share_weights=False` runs members with the
+    same weights one by one, to check the stacked forward against.
     """
 
     batch: int = 8
@@ -81,6 +82,9 @@ class Execution:
         if self.compaction is not None:
             return 1 if self.compaction else None
         return COMPACT_FROM if jax.default_backend() == "cpu" and jax.device_count() == 1 else None
+
+
+DEFAULT_EXECUTION = Execution()
 
 
 @dataclass
@@ -145,7 +149,7 @@ def decode_prompts(
     mix: str = "geometric",
     score: str | None = None,
     admit_added: bool = False,
-    execution: Execution = Execution(),
+    execution: Execution = DEFAULT_EXECUTION,
 ) -> DecodeResult:
     """Decode every example's prompts with all members in lock-step.
 
@@ -164,56 +168,25 @@ def decode_prompts(
       ValueError: for a token outside a model's vocabulary, a prompt too long for its model, or bad settings.
       VocabularyMismatch: for members that do not share a vocabulary.
     """
-    check_settings(max_new, mix)
-    names = content_ids([p.text for p in voices[0].prompts]) if ids is None else ids
-    streams = range(len(weights)) if draws is None else draws
-    if len(names) != len(voices[0].prompts) or len(streams) != len(weights):
-        raise ValueError(
-            f"{len(voices[0].prompts)} examples of {len(weights)} candidates need as many ids and draws, got "
-            f"{len(names)} and {len(streams)}"
-        )
-    _check_job(voices, max_new, weights, ids)
-    sampling = sampling.seeded()
-    vocabulary = share_vocabulary([v.model for v in voices], admit_added=admit_added)
-    layout = plan_batches([[len(v.prompts[i].ids) for v in voices] for i in range(len(names))], execution.batch)
-    job = _Job(voices, max_new, weights, row_ids(names), streams, sampling, mix, score, vocabulary, execution)
-    result = DecodeResult([[] for _ in names], [None for _ in names], sampling.seed, vocabulary.masked)
-    result.stats.padded_tokens, result.stats.real_tokens = layout.padded_tokens, layout.real_tokens
-    note_padding(layout.padded_tokens, layout.real_tokens)
-    for batch in layout.batches:
-        _decode_batch(job, batch, result)
-    return result
-
-
-def score_prompts(
-    model: Any, prompts: Sequence[Prompt], piece: str, *, execution: Execution = Execution()
-) -> list[Score]:
-    """The `Score` of one data piece of each prompt under the model, given everything before it in the prompt."""
-    found = token_nlls(model, prompts, piece, execution=execution)
-    return [_score(prompt, piece, nll) for prompt, nll in zip(prompts, found, strict=True)]
-
-
-def token_nlls(
-    model: Any, prompts: Sequence[Prompt], piece: str, *, execution: Execution = Execution()
-) -> list[np.ndarray]:
-    """NLL in nats of each token [T] of each prompt, given all before it; 0 outside the piece and at the very start."""
-    _check_prompts(Voice(model, prompts), 0, None)
-    found: list[np.ndarray] = [np.zeros(0)] * len(prompts)
-    layout = plan_batches([[len(p.ids)] for p in prompts], execution.batch)
-    note_padding(layout.padded_tokens, layout.real_tokens)
-    for batch in layout.batches:
-        _, nlls = _prefill(Voice(model, prompts), batch, batch.lengths[0], model.vocab_width, piece)
-        for index, nll in zip(batch.indices, nlls, strict=True):
-            found[index] = nll
-    return found
-
-
-def _score(prompt: Prompt, piece: str, nll: np.ndarray) -> Score:
-    return score_span(nll, *prompt.spans[piece], prompt.pieces[piece])
+    job = open_job(
+        voices,
+        max_new=max_new,
+        weights=weights,
+        ids=ids,
+        draws=draws,
+        sampling=sampling,
+        mix=mix,
+        score=score,
+        admit_added=admit_added,
+        execution=execution,
+    )
+    return run_job(job, loop.decode_rows)
 
 
 @dataclass(frozen=True, eq=False)
-class _Job:
+class Job:
+    """A decode that was found to make sense: what `open_job` was given, with ids, draws and the seed settled."""
+
     voices: Sequence[Voice]
     max_new: int
     weights: Sequence[Sequence[float]]
@@ -224,6 +197,94 @@ class _Job:
     score: str | None
     vocabulary: SharedVocabulary
     execution: Execution
+
+    @property
+    def stops(self) -> np.ndarray:
+        """Each candidate's stop ids [C, stops]: those of every member that has a share in it, filled up with -1."""
+        members = [set(voice.model.stop_ids) for voice in self.voices]
+        found = [
+            sorted(set().union(*(ids for ids, share in zip(members, shares, strict=True) if share > 0)))
+            for shares in self.weights
+        ]
+        width = max(1, len(set().union(*members)))
+        return np.array([ids + [-1] * (width - len(ids)) for ids in found], np.int32)
+
+
+def open_job(
+    voices: Sequence[Voice],
+    *,
+    max_new: int,
+    weights: Sequence[Sequence[float]],
+    ids: Sequence[str] | None,
+    draws: Sequence[int] | None = None,
+    sampling: Sampling,
+    mix: str,
+    score: str | None = None,
+    admit_added: bool,
+    execution: Execution,
+) -> Job:
+    """Check what `decode_prompts` was given, before any model runs; arguments and errors are its own."""
+    check_settings(max_new, mix)
+    names = content_ids([p.text for p in voices[0].prompts]) if ids is None else ids
+    streams = range(len(weights)) if draws is None else draws
+    if len(names) != len(voices[0].prompts) or len(streams) != len(weights):
+        raise ValueError(
+            f"{len(voices[0].prompts)} examples of {len(weights)} candidates need as many ids and draws, got "
+            f"{len(names)} and {len(streams)}"
+        )
+    _check_job(voices, max_new, weights, ids)
+    vocabulary = share_vocabulary([v.model for v in voices], admit_added=admit_added)
+    settled = sampling.seeded()
+    return Job(voices, max_new, weights, row_ids(names), streams, settled, mix, score, vocabulary, execution)
+
+
+def run_job(job: Job, decode: Callable[..., tuple[list[Decoded], int]]) -> DecodeResult:
+    """Batch the examples, prefill each batch's members, decode it, and put the rows back in the examples' order.
+
+    `decode` has the arguments and results of `loop.decode_rows`.
+    """
+    count, mesh = len(job.ids), mesh_of([voice.model for voice in job.voices])
+    if mesh is not None:
+        job = replace(job, execution=replace(job.execution, compaction=False))
+    lengths = [[len(voice.prompts[i].ids) for voice in job.voices] for i in range(count)]
+    layout = plan_batches(lengths, job.execution.batch, data_shards(mesh))
+    empty: list[list[Decoded]] = [[] for _ in range(count)]
+    result = DecodeResult(empty, [None] * count, job.sampling.seed, job.vocabulary.masked)
+    result.stats.padded_tokens, result.stats.real_tokens = layout.padded_tokens, layout.real_tokens
+    note_padding(layout.padded_tokens, layout.real_tokens)
+    with on_mesh(mesh):
+        for batch in layout.batches:
+            _decode_batch(job, batch, decode, result)
+    return result
+
+
+def score_prompts(
+    model: Any, prompts: Sequence[Prompt], piece: str, *, execution: Execution = DEFAULT_EXECUTION
+) -> list[Score]:
+    """The `Score` of one data piece of each prompt under the model, given everything before it in the prompt."""
+    found = token_nlls(model, prompts, piece, execution=execution)
+    return [_score(prompt, piece, nll) for prompt, nll in zip(prompts, found, strict=True)]
+
+
+def token_nlls(
+    model: Any, prompts: Sequence[Prompt], piece: str, *, execution: Execution = DEFAULT_EXECUTION
+) -> list[np.ndarray]:
+    """NLL in nats of each token [T] of each prompt, given all before it; 0 outside the piece and at the very start."""
+    _check_prompts(Voice(model, prompts), 0, None)
+    found: list[np.ndarray] = [np.zeros(0)] * len(prompts)
+    mesh = mesh_of([model])
+    layout = plan_batches([[len(p.ids)] for p in prompts], execution.batch, data_shards(mesh))
+    note_padding(layout.padded_tokens, layout.real_tokens)
+    with on_mesh(mesh):
+        for batch in layout.batches:
+            _, nlls = _prefill(Voice(model, prompts), batch, batch.lengths[0], model.vocab_width, piece)
+            for index, nll in zip(batch.indices, nlls, strict=True):
+                found[index] = nll
+    return found
+
+
+def _score(prompt: Prompt, piece: str, nll: np.ndarray) -> Score:
+    return score_span(nll, *prompt.spans[piece], prompt.pieces[piece])
 
 
 def check_settings(max_new: int, mix: str = "geometric", prompt_format: str = "chat") -> None:
@@ -249,23 +310,27 @@ def _check_job(
 
 
 def _check_prompts(voice: Voice, max_new: int, ids: Sequence[str] | None) -> None:
-    rows, limit = voice.model.config.vocab_size, voice.model.config.max_positions
     for index, prompt in enumerate(voice.prompts):
         where = f"row {index}" if ids is None else f"row {index} ({ids[index]})"
-        # An id outside the table would read another row in JAX, not fail.
-        bad = [i for i in prompt.ids if not 0 <= i < rows]
-        if bad:
-            raise ValueError(f"{where}: token id {bad[0]} is outside {voice.model.name}'s {rows} embeddings")
         if not prompt.ids:
             raise ValueError(f"{where}: the prompt has no tokens")
-        if len(prompt.ids) + max_new > limit:
-            raise ValueError(
-                f"{where}: {len(prompt.ids)} prompt tokens and {max_new} new ones exceed the {limit} positions "
-                f"of {voice.model.name}"
-            )
+        check_ids(voice.model, prompt.ids, max_new, where)
 
 
-def _decode_batch(job: _Job, batch: Batch, result: DecodeResult) -> None:
+def check_ids(model: Any, ids: Sequence[int], max_new: int, where: str) -> None:
+    """Raise ValueError, naming `where`, for ids that are outside the model's table or too many for its positions."""
+    rows, limit = model.config.vocab_size, model.config.max_positions
+    # An id outside the table would read another row in JAX, not fail.
+    bad = [i for i in ids if not 0 <= i < rows]
+    if bad:
+        raise ValueError(f"{where}: token id {bad[0]} is outside {model.name}'s {rows} embeddings")
+    if len(ids) + max_new > limit:
+        raise ValueError(
+            f"{where}: {len(ids)} prompt tokens and {max_new} new ones exceed the {limit} positions of {model.name}"
+        )
+
+
+def _decode_batch(job: Job, batch: Batch, decode: Callable, result: DecodeResult) -> None:
     prefilled = []
     for number, (voice, length) in enumerate(zip(job.voices, batch.lengths, strict=True)):
         piece = job.score if number == 0 else None
@@ -278,7 +343,7 @@ def _decode_batch(job: _Job, batch: Batch, result: DecodeResult) -> None:
     knobs = _knobs(job, batch)
     members = tuple(Member(p.cache, _penalized_ids(p, job.sampling)) for p in prefilled)
     state = loop.start(plan, prefilled, len(knobs.budget), knobs.budget)
-    rows, steps = loop.decode_rows(plan, params, members, knobs, state, compact_from=job.execution.compact_from)
+    rows, steps = decode(plan, params, members, knobs, state, compact_from=job.execution.compact_from)
     result.stats.steps += steps
     candidates = len(job.weights)
     for place, index in enumerate(batch.indices):
@@ -306,7 +371,7 @@ def _prefill(voice: Voice, batch: Batch, length: int, width: int, piece: str | N
     return filled, [nll[row, length - len(p.ids) :] for row, p in enumerate(prompts)]
 
 
-def make_plan(job: _Job) -> tuple[Plan, tuple]:
+def make_plan(job: Job) -> tuple[Plan, tuple]:
     """The static part of a job's decode, and the parameters of each group of members that share them."""
     groups: list[list[int]] = []
     for number, voice in enumerate(job.voices):
@@ -328,7 +393,7 @@ def make_plan(job: _Job) -> tuple[Plan, tuple]:
     return plan, tuple(model.params for model in leaders)
 
 
-def _knobs(job: _Job, batch: Batch) -> Knobs:
+def _knobs(job: Job, batch: Batch) -> Knobs:
     candidates, real = len(job.weights), len(batch.indices)
     rows = batch.rows * candidates
     examples = np.zeros(batch.rows, np.uint32)
@@ -348,17 +413,6 @@ def _knobs(job: _Job, batch: Batch) -> Knobs:
         example=np.repeat(examples, candidates),
         candidate=np.tile(np.asarray(job.draws, np.int32), batch.rows),
         seed=np.uint32(settings.seed),
-        stops=np.tile(_stops(job), (batch.rows, 1)),
+        stops=np.tile(job.stops, (batch.rows, 1)),
         allowed=job.vocabulary.allowed,
     )
-
-
-def _stops(job: _Job) -> np.ndarray:
-    """Each candidate's stop ids [C, stops]: those of every member that has a share in it, filled up with -1."""
-    members = [set(voice.model.stop_ids) for voice in job.voices]
-    found = [
-        sorted(set().union(*(ids for ids, share in zip(members, shares, strict=True) if share > 0)))
-        for shares in job.weights
-    ]
-    width = max(1, len(set().union(*members)))
-    return np.array([ids + [-1] * (width - len(ids)) for ids in found], np.int32)

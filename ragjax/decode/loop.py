@@ -9,7 +9,8 @@
    examples into a smaller batch.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import jax
@@ -31,11 +32,13 @@ from ragjax.decode.state import (
     Member,
     Plan,
     StepOutput,
+    finish_reason,
 )
 from ragjax.models import decoder
 from ragjax.models.cache import PromptCache, SuffixCache, suffix_shape
 from ragjax.models.config import DecoderConfig
 from ragjax.runtime import note_program
+from ragjax.sharding import constrain, data_shards, zeros
 from ragjax.typing import Array, Bool, Float, Int, PyTree
 
 PREFILL_TOKENS = 8192
@@ -67,13 +70,14 @@ def prefill(
     *,
     width: int,
 ) -> Prefilled:
-    """Read a batch of left-padded prompts, in micro-batches of at most `PREFILL_TOKENS` tokens.
+    """Read a batch of left-padded prompts, in micro-batches of at most `PREFILL_TOKENS` tokens a device.
 
     `span` marks the tokens whose NLL is wanted. Only the last position gets logits otherwise. A first real token has
     nothing before it: its NLL is 0 and the caller counts it out.
     """
-    micro = max(1, PREFILL_TOKENS // tokens.shape[1])
-    return _prefill(params, cfg, tokens, valid, span, width, micro)
+    micro = max(1, PREFILL_TOKENS // tokens.shape[1]) * data_shards()
+    rows = [None if x is None else constrain(x, "BT") for x in (tokens, valid, span)]
+    return _prefill(params, cfg, *rows, width, micro)
 
 
 @partial(jax.jit, static_argnames=("cfg", "width", "micro"))
@@ -84,11 +88,29 @@ def _prefill(params, cfg, tokens, valid, span, width, micro) -> Prefilled:
     def read(rows: tuple) -> Prefilled:
         return _read(params, cfg, *rows, width=width)
 
+    return in_micro_batches(read, (tokens, valid, span), micro)
+
+
+def in_micro_batches(read: Callable[[PyTree], PyTree], rows: PyTree, micro: int) -> PyTree:
+    """`read` applied to a batch of rows, in equal parts of at most `micro` rows, one after the other.
+
+    On a mesh each part takes its rows from every device, so that no row moves to another.
+    """
+    batch = jax.tree.leaves(rows)[0].shape[0]
     if batch <= micro:
-        return read((tokens, valid, span))
+        return read(rows)
     size = max(n for n in range(1, micro + 1) if batch % n == 0)
-    parts = jax.tree.map(lambda x: x.reshape(batch // size, size, *x.shape[1:]), (tokens, valid, span))
-    return jax.tree.map(lambda x: x.reshape(batch, *x.shape[2:]), lax.map(read, parts))
+    shards = math.gcd(size, data_shards())
+
+    def split(x: Array) -> Array:
+        x = x.reshape(shards, batch // size, size // shards, *x.shape[1:])
+        return x.swapaxes(0, 1).reshape(batch // size, size, *x.shape[3:])
+
+    def join(x: Array) -> Array:
+        x = x.reshape(batch // size, shards, size // shards, *x.shape[2:])
+        return x.swapaxes(0, 1).reshape(batch, *x.shape[3:])
+
+    return jax.tree.map(join, lax.map(read, jax.tree.map(split, rows)))
 
 
 def _read(params, cfg, tokens, valid, span, *, width: int) -> Prefilled:
@@ -96,7 +118,8 @@ def _read(params, cfg, tokens, valid, span, *, width: int) -> Prefilled:
     rows = jnp.arange(tokens.shape[0])[:, None]
     seen = jnp.zeros((tokens.shape[0], width), bool).at[rows, jnp.where(valid, tokens, width)].set(True, mode="drop")
     nll = None if span is None else span_nll(params, hidden, tokens, valid, span, width=width)
-    return Prefilled(decoder.logits(params, hidden[:, -1], width), cache, seen, nll)
+    logits = constrain(decoder.logits(params, hidden[:, -1], width), "BV")
+    return Prefilled(logits, cache, constrain(seen, "BV"), nll)
 
 
 def span_nll(
@@ -144,9 +167,9 @@ def start(plan: Plan, prefilled: Sequence[Prefilled], rows: int, budget: np.ndar
         shape = suffix_shape(cfg, rows, plan.max_new)
         for member in group:
             dtype = prefilled[member].cache.keys[0].dtype
-            empty = [tuple(jnp.zeros(shape, dtype) for _ in range(cfg.num_layers)) for _ in range(2)]
+            empty = [tuple(zeros(shape, dtype, "RKSH") for _ in range(cfg.num_layers)) for _ in range(2)]
             suffixes[member] = SuffixCache(*empty)
-    return DecodeState(
+    state = DecodeState(
         logits=jnp.repeat(logits, each, axis=1) if each > 1 else logits,
         suffixes=tuple(suffixes),
         generated=np.zeros((rows, plan.width), bool),
@@ -154,6 +177,13 @@ def start(plan: Plan, prefilled: Sequence[Prefilled], rows: int, budget: np.ndar
         finish=np.where(budget > 0, RUNNING, LENGTH).astype(np.int32),
         cursor=np.int32(0),
     )
+    return _placed(state)
+
+
+def _placed(state: DecodeState) -> DecodeState:
+    """The state where every step leaves it: a chunk then meets the placement that it was compiled for."""
+    axes = {"logits": "MRV", "generated": "RV", "count": "R", "finish": "R", "cursor": ""}
+    return state.replace(**{name: constrain(getattr(state, name), letters) for name, letters in axes.items()})
 
 
 def choose(
@@ -167,47 +197,71 @@ def choose(
     penalized = lax.cond(
         jnp.any(knobs.penalty != 1), lambda: sampling.penalize(logits, seen, knobs.penalty), lambda: logits
     )
-    normalizer = jax.nn.logsumexp(penalized, axis=-1, keepdims=True)
-    log_probs = penalized - normalizer
-    scores = mix_log_probs(log_probs, knobs.weights, knobs.allowed, plan.mix)
+    mixed = mix_logits(plan, knobs, penalized)
 
     def draw() -> Array:
         keys = sampling.row_keys(knobs.seed, knobs.example, knobs.candidate, count)
-        return sampling.sample(scores, keys, knobs.temperature, knobs.top_k, knobs.top_p)
+        return sampling.sample(mixed.scores, keys, knobs.temperature, knobs.top_k, knobs.top_p)
 
     def best() -> Array:
-        return jnp.argmax(scores, axis=-1).astype(jnp.int32)
+        return jnp.argmax(mixed.scores, axis=-1).astype(jnp.int32)
 
     token = lax.cond(jnp.any(knobs.temperature > 0), draw, best)
-    total = jax.nn.logsumexp(scores, axis=-1)
     picked = partial(jnp.take_along_axis, indices=token[:, None], axis=-1)
-    own = jnp.take_along_axis(log_probs, jnp.broadcast_to(token, log_probs.shape[:2])[..., None], axis=-1)
+    own = jnp.take_along_axis(mixed.own, jnp.broadcast_to(token, mixed.own.shape[:2])[..., None], axis=-1)
+    output = StepOutput(
+        emitted=mixed.finite,
+        token=token,
+        log_prob=picked(mixed.scores)[:, 0] - mixed.total,
+        member_log_probs=own[..., 0],
+        member_argmax=mixed.argmax,
+    )
+    return output, mixed.finite
+
+
+@struct.dataclass
+class Mixed:
+    """The members' log-probabilities `own`, their mix `scores` up to a constant a row, and that constant, `total`.
+
+    `finite` marks the rows whose distributions are; `argmax` is each member's own best id among those allowed.
+    """
+
+    own: Float[Array, "M R V"]
+    scores: Float[Array, "R V"]
+    total: Float[Array, " R"]
+    finite: Bool[Array, " R"]
+    argmax: Int[Array, "M R"]
+
+
+def mix_logits(plan: Plan, knobs: Knobs, logits: Float[Array, "M R V"]) -> Mixed:
+    """Mix the members' raw float32 logits: log-softmax each, weigh, mask what may not be emitted."""
+    normalizer = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
+    own = logits - normalizer
+    scores = mix_log_probs(own, knobs.weights, knobs.allowed, plan.mix)
+    total = jax.nn.logsumexp(scores, axis=-1)
     # Both must be finite: a member may be all -inf, or hold NaN or +inf; the mix may allow nothing. A member without a
     # share has no say, not even this one: its candidate is that of the other member alone.
     finite = jnp.all(jnp.isfinite(normalizer[..., 0]) | (knobs.weights == 0), axis=0) & jnp.isfinite(total)
-    argmax = jnp.argmax(jnp.where(knobs.allowed, log_probs, -jnp.inf), axis=-1).astype(jnp.int32)
-    output = StepOutput(
-        emitted=finite,
-        token=token,
-        log_prob=picked(scores)[:, 0] - total,
-        member_log_probs=own[..., 0],
-        member_argmax=argmax,
-    )
-    return output, finite
+    argmax = jnp.argmax(jnp.where(knobs.allowed, own, -jnp.inf), axis=-1).astype(jnp.int32)
+    return Mixed(own, scores, total, finite, argmax)
+
+
+def seen_ids(members: tuple[Member, ...], generated: Bool[Array, "R V"]) -> Bool[Array, "M R V"]:
+    """The ids that each member's penalty applies to: those of its prompt, and what the row generated."""
+    prompts = jnp.stack([m.seen for m in members])
+    return jnp.repeat(prompts, generated.shape[0] // prompts.shape[1], axis=1) | generated
 
 
 def _step(plan: Plan, params: tuple, members: tuple[Member, ...], knobs: Knobs, state: DecodeState, _):
     rows = state.count.shape[0]
-    prompts = jnp.stack([m.seen for m in members])
-    seen = jnp.repeat(prompts, rows // prompts.shape[1], axis=1) | state.generated
-    output, finite = choose(plan, knobs, state.logits, seen, state.count)
+    output, finite = choose(plan, knobs, state.logits, seen_ids(members, state.generated), state.count)
     running = state.finish == RUNNING
     stopped = jnp.any(output.token[:, None] == knobs.stops, axis=1)
     emitted = running & finite & ~stopped
     count = state.count + emitted
     ended = jnp.where(~finite, FAILED, jnp.where(stopped, STOP, jnp.where(count >= knobs.budget, LENGTH, RUNNING)))
     token = jnp.where(emitted, output.token, 0)
-    logits, suffixes = _feed(plan, params, members, state, token)
+    logits, suffixes = feed(plan, params, members, state.suffixes, token, state.cursor)
     following = DecodeState(
         logits=logits,
         suffixes=suffixes,
@@ -216,20 +270,30 @@ def _step(plan: Plan, params: tuple, members: tuple[Member, ...], knobs: Knobs, 
         finish=jnp.where(running, ended, state.finish),
         cursor=state.cursor + 1,
     )
-    return following, output.replace(emitted=emitted, token=token)
+    return _placed(following), output.replace(emitted=emitted, token=token)
 
 
-def _feed(plan: Plan, params: tuple, members: tuple[Member, ...], state: DecodeState, token: Array):
-    """Give the token to every member, one stacked forward for each group that shares its weights."""
+def feed(
+    plan: Plan,
+    params: tuple,
+    members: tuple[Member, ...],
+    suffixes: tuple[SuffixCache, ...],
+    token: Int[Array, " R"],
+    cursor: Int[Array, ""],
+) -> tuple[Float[Array, "M R V"], tuple[SuffixCache, ...]]:
+    """Give a token a row to every member, one stacked forward for each group that shares its weights.
+
+    Returns the members' logits of the coming token, and their suffixes with this one at slot `cursor`.
+    """
     logits: list = [None] * len(members)
-    suffixes: list = [None] * len(members)
+    following: list = [None] * len(members)
     for weights, cfg, (step, head), group in zip(params, plan.configs, plan.steps, plan.groups, strict=True):
         prompts = tuple(members[m].prompt for m in group)
-        hidden, written = step(weights, cfg, token, prompts, tuple(state.suffixes[m] for m in group), state.cursor)
+        hidden, written = step(weights, cfg, token, prompts, tuple(suffixes[m] for m in group), cursor)
         scores = head(weights, hidden, plan.width)
         for index, member in enumerate(group):
-            logits[member], suffixes[member] = scores[index], written[index]
-    return jnp.stack(logits), tuple(suffixes)
+            logits[member], following[member] = scores[index], written[index]
+    return jnp.stack(logits), tuple(following)
 
 
 @partial(jax.jit, static_argnames=("plan",), donate_argnames=("state",))
@@ -270,10 +334,9 @@ def decode_rows(
         if np.all(flags != RUNNING) or steps >= plan.max_new:
             break
         running = np.any(flags.reshape(-1, candidates) == RUNNING, axis=1)
-        large = compact_from is not None and len(members) * len(home) >= compact_from
-        if large and 2 * np.sum(running) <= len(running):
-            keep = _smaller(running)
-            members, knobs, state, home = _take(keep, candidates, members, knobs, state, home)
+        keep = kept(running, len(members) * len(home), compact_from)
+        if keep is not None:
+            members, knobs, state, home = take(keep, candidates, members, knobs, state, home)
     return [_decoded(piece, flag) for piece, flag in zip(pieces, finish, strict=True)], steps
 
 
@@ -287,26 +350,37 @@ def _decoded(pieces: list[StepOutput], flag: int) -> Decoded:
     def join(name: str) -> np.ndarray:
         return np.concatenate([getattr(p, name) for p in pieces])
 
-    count = sum(len(p.token) for p in pieces)
-    reason = {STOP: "stop", LENGTH: "length"}.get(int(flag), f"failed(non-finite at step {count})")
     return Decoded(
         tokens=join("token"),
         log_probs=join("log_prob"),
         member_log_probs=join("member_log_probs").T,
         member_argmax=join("member_argmax").T,
-        finish_reason=reason,
+        finish_reason=finish_reason(flag, sum(len(p.token) for p in pieces)),
     )
 
 
-def _smaller(running: np.ndarray) -> np.ndarray:
-    """Examples that go on: the running ones, filled up with finished ones to a power-of-two part of the batch."""
+def kept(running: np.ndarray, rows: int, compact_from: int | None) -> np.ndarray | None:
+    """The examples that go on where a smaller batch pays, else None.
+
+    They are the running ones, filled up with finished ones to a power-of-two part of the batch. `rows` counts those of
+    all members together.
+    """
     size = len(running)
+    if compact_from is None or rows < compact_from or 2 * np.sum(running) > size:
+        return None
     while size % 2 == 0 and 2 * np.sum(running) <= size:
         size //= 2
     return np.sort(np.argsort(~running, kind="stable")[:size])
 
 
-def _take(keep: np.ndarray, candidates: int, members, knobs: Knobs, state: DecodeState, home: np.ndarray):
+def take(
+    keep: np.ndarray,
+    candidates: int,
+    members: tuple[Member, ...],
+    knobs: Knobs,
+    state: DecodeState,
+    home: np.ndarray,
+) -> tuple[tuple[Member, ...], Knobs, DecodeState, np.ndarray]:
     """Gather the kept examples' rows. In numpy: on a CPU device that copies once and compiles nothing."""
     rows = (keep[:, None] * candidates + np.arange(candidates)).reshape(-1)
 

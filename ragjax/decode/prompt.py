@@ -42,8 +42,12 @@ class _Piece:
 
 def encode(tokenizer: Any, text: str) -> tuple[int, ...]:
     """Ids of a plain text, exactly one BOS in front where the family has one; nothing in it is a special token."""
-    ids = _text_ids(tokenizer, text)[0]
-    return (*_bos(tokenizer), *ids)
+    return (*_bos(tokenizer), *encode_alone(tokenizer, text))
+
+
+def encode_alone(tokenizer: Any, text: str) -> tuple[int, ...]:
+    """Ids of a text as it stands: no special token is added, and nothing in it is one."""
+    return _text_ids(tokenizer, text)[0] if text else ()
 
 
 def encode_after(tokenizer: Any, before: str, text: str, limit: int) -> Prompt:
@@ -64,7 +68,7 @@ def encode_after(tokenizer: Any, before: str, text: str, limit: int) -> Prompt:
 
 def count_tokens(tokenizer: Any, text: str) -> int:
     """Tokens of a text as it stands, without special tokens."""
-    return len(_text_ids(tokenizer, text)[0]) if text else 0
+    return len(encode_alone(tokenizer, text))
 
 
 def build_prompt(

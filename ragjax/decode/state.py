@@ -18,6 +18,11 @@ RUNNING, STOP, LENGTH, FAILED = range(4)
 """Values of `DecodeState.finish`."""
 
 
+def finish_reason(flag: int, count: int) -> str:
+    """How `Decoded` says that a row of `count` tokens ended."""
+    return {STOP: "stop", LENGTH: "length"}.get(int(flag), f"failed(non-finite at step {count})")
+
+
 @dataclass(frozen=True)
 class Plan:
     """The static part of a decode.

@@ -15,6 +15,21 @@ from ragjax.models.rope import Rope, rope_of, ropes_of
 LLAMA_ROPE_THETA = 10000.0
 """Rotary base of Llama 1 and 2, whose published files do not state it."""
 
+PLAIN: Mapping[str, Any] = {
+    "local_rope": None,
+    "qkv_bias": False,
+    "output_bias": False,
+    "mlp_bias": False,
+    "qk_norm": False,
+    "post_norms": False,
+    "norm_offset": False,
+    "activation": "silu",
+    "embedding_scale": 1.0,
+    "num_experts": 0,
+    "experts_per_token": 0,
+}
+"""The fields of the plainest decoder, from which a family departs in some."""
+
 
 @dataclass(frozen=True)
 class DecoderConfig:
@@ -256,22 +271,8 @@ def _windows(fields: Fields, kinds: list[str]) -> tuple[int | None, ...]:
 
 def _built(fields: Fields, common: Mapping[str, Any], **differences: Any) -> DecoderConfig:
     """The config of a family that differs from the plainest decoder by `differences`; raises what was refused."""
-    plain = {
-        "local_rope": None,
-        "windows": (None,) * common["num_layers"],
-        "qkv_bias": False,
-        "output_bias": False,
-        "mlp_bias": False,
-        "qk_norm": False,
-        "post_norms": False,
-        "norm_offset": False,
-        "activation": "silu",
-        "query_scale": common["head_dim"] ** -0.5,
-        "embedding_scale": 1.0,
-        "num_experts": 0,
-        "experts_per_token": 0,
-    }
-    parsed = DecoderConfig(**plain | dict(common) | differences)
+    follows = {"windows": (None,) * common["num_layers"], "query_scale": common["head_dim"] ** -0.5}
+    parsed = DecoderConfig(**PLAIN | follows | dict(common) | differences)
     if parsed.num_heads % parsed.num_kv_heads:
         heads, groups = parsed.num_heads, parsed.num_kv_heads
         fields.problems.append(f"{heads} query heads are not a multiple of {groups} key/value heads")

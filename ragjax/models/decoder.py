@@ -17,6 +17,7 @@ from ragjax.models.cache import PromptCache, SuffixCache, within_reach, write
 from ragjax.models.config import DecoderConfig
 from ragjax.models.layers import plus, product
 from ragjax.models.moe import Experts, mix_experts
+from ragjax.sharding import constrain
 from ragjax.typing import Array, Bool, Float, Int
 
 
@@ -158,13 +159,13 @@ def forward(
     """
     if layer is not None and not 0 <= layer < cfg.num_layers:
         raise ValueError(f"layer counts the blocks from 0 to {cfg.num_layers - 1}, got {layer}")
-    x = _embed(params, cfg, tokens)
+    x = constrain(_embed(params, cfg, tokens), "BTD")
     tables = _rotary_tables(cfg, positions_of(valid)[:, None], x.dtype)
     keys, values = [], []
     for block, window, turn in zip(params.layers[:layer], cfg.windows, tables, strict=False):
         q, k, v = _project(block, cfg, x)
         q, k, v = (a.swapaxes(1, 2) for a in (q, k, v))
-        q, k = layers.rotate(q, *turn), layers.rotate(k, *turn)
+        q, k, v = layers.rotate(q, *turn), constrain(layers.rotate(k, *turn), "BKTH"), constrain(v, "BKTH")
         mixed = layers.causal_attention(q, k, v, valid, scale=cfg.query_scale, window=window)
         x = _finish(block, cfg, x, mixed.swapaxes(1, 2))
         keys.append(within_reach(k, window))
@@ -185,31 +186,31 @@ def step(
 ) -> tuple[Float[Array, "M R D"], tuple[SuffixCache, ...]]:
     """Feed one token a row to M members that share these weights, each attending to its own cache.
 
-    The M * R rows are stacked in the matrix products, so the weights are read once. Row r belongs to example
+    The members are stacked in the matrix products, so the weights are read once. Row r belongs to example
     r // (R // B). `cursor` tokens were fed before: this one goes to suffix slot `cursor`, at position
     `prompt length + cursor`. Returns the states after the final norm and the suffixes with the token added.
     """
-    members, rows = len(prompts), tokens.shape[0]
-    x = jnp.tile(_embed(params, cfg, tokens), (members, 1))
-    positions = jnp.concatenate([jnp.repeat(p.lengths, rows // p.lengths.shape[0]) for p in prompts]) + cursor
-    tables = _rotary_tables(cfg, positions[:, None], x.dtype)
+    rows = tokens.shape[0]
+    x = _embed(params, cfg, tokens)
+    x = constrain(jnp.broadcast_to(x, (len(prompts), *x.shape)), "MRD")
+    positions = jnp.stack([jnp.repeat(p.lengths, rows // p.lengths.shape[0]) for p in prompts]) + cursor
+    tables = _rotary_tables(cfg, positions[..., None], x.dtype)
     written: list[tuple[list, list]] = [([], []) for _ in prompts]
     for index, (block, window, turn) in enumerate(zip(params.layers, cfg.windows, tables, strict=True)):
         q, k, v = _project(block, cfg, x)
         q, k = layers.rotate(q, *turn), layers.rotate(k, *turn)
         mixed = []
         for m, (prompt, suffix) in enumerate(zip(prompts, suffixes, strict=True)):
-            mine = slice(m * rows, (m + 1) * rows)
-            new_k = write(suffix.keys[index], k[mine], cursor)
-            new_v = write(suffix.values[index], v[mine], cursor)
+            new_k = constrain(write(suffix.keys[index], k[m], cursor), "RKSH")
+            new_v = constrain(write(suffix.values[index], v[m], cursor), "RKSH")
             keys, values = prompt.keys[index], prompt.values[index]
             caches = keys, values, prompt.valid[:, -keys.shape[2] :], new_k, new_v
-            mixed.append(layers.step_attention(q[mine], *caches, cursor, scale=cfg.query_scale, window=window))
+            mixed.append(layers.step_attention(q[m], *caches, cursor, scale=cfg.query_scale, window=window))
             written[m][0].append(new_k)
             written[m][1].append(new_v)
-        x = _finish(block, cfg, x, jnp.concatenate(mixed))
+        x = _finish(block, cfg, x, jnp.stack(mixed))
     x = _norm(cfg, x, params.final_norm)
-    return x.reshape(members, rows, -1), tuple(SuffixCache(tuple(k), tuple(v)) for k, v in written)
+    return x, tuple(SuffixCache(tuple(k), tuple(v)) for k, v in written)
 
 
 def logits(params: Decoder, hidden: Float[Array, "... D"], width: int) -> Float[Array, "... V"]:

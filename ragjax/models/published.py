@@ -71,6 +71,7 @@ def _gemma3_multimodal(*sizes: int) -> dict[str, Any]:
 
 _TIED = {"tie_word_embeddings": True}
 _LLAMA_8B = (128256, 32, 4096, 14336, 32, 8)
+_SMOLLM2_135M = Shape(_llama(49152, 30, 576, 1536, 9, 3, length=8192, rope_theta=100000.0, **_TIED), 134_515_008)
 
 SHAPES: dict[str, Shape] = {
     "meta-llama/Llama-2-7b-hf": Shape(
@@ -84,9 +85,8 @@ SHAPES: dict[str, Shape] = {
     "meta-llama/Llama-3.2-3B-Instruct": Shape(
         _llama(128256, 28, 3072, 8192, 24, 8, rope_scaling=_llama3_rope(32.0), **_TIED), 3_212_749_824
     ),
-    "HuggingFaceTB/SmolLM2-135M-Instruct": Shape(
-        _llama(49152, 30, 576, 1536, 9, 3, length=8192, rope_theta=100000.0, **_TIED), 134_515_008
-    ),
+    "HuggingFaceTB/SmolLM2-135M": _SMOLLM2_135M,
+    "HuggingFaceTB/SmolLM2-135M-Instruct": _SMOLLM2_135M,
     "mistralai/Mistral-7B-Instruct-v0.1": Shape(
         _mistral(32000, sliding_window=4096, rope_theta=10000.0), 7_241_732_096
     ),

@@ -26,16 +26,16 @@ class Rope:
 
     `default` leaves them, `linear` divides all by `factor`, `llama3` divides the slow ones by `factor`, keeps the fast
     ones and blends between (wave lengths compared with `original_max_positions`, in tokens).
-    Neutral values where a kind has no use for a field: factor 1, low 1, high 4, original 0. With them the formula of
-    `llama3` gives exactly the other two kinds.
+    A field that its kind has no use for keeps its default, the neutral value: with those the formula of `llama3` gives
+    exactly the other two kinds.
     """
 
     theta: float
-    kind: str
-    factor: float
-    low_freq_factor: float
-    high_freq_factor: float
-    original_max_positions: int
+    kind: str = "default"
+    factor: float = 1.0
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    original_max_positions: int = 0
 
 
 def rope_of(fields: Fields, published_theta: float | None) -> Rope:
@@ -101,21 +101,16 @@ def _scaling(fields: Fields, block: Mapping[str, Any], theta: float, original: i
         inner.problems.append(f"rope kinds {kind!r} and {block['type']!r} contradict each other")
     if kind not in ROPE_KINDS:
         fields.problems.append(f"rope kind {kind!r} is not supported (supported: {', '.join(ROPE_KINDS)})")
-        return Rope(theta, "default", 1.0, 1.0, 4.0, 0)
+        return Rope(theta)
     used = ROPE_KINDS[kind]
     if original is not None:
         inside = inner.left.get(_ORIGINAL)
         inner.left[_ORIGINAL] = original
         if inside not in (None, original):
             inner.problems.append(f"{_ORIGINAL} is stated as {original!r} and {inside!r}")
-    rope = Rope(
-        theta=theta,
-        kind=kind,
-        factor=inner.number("factor") if "factor" in used else 1.0,
-        low_freq_factor=inner.number("low_freq_factor") if "low_freq_factor" in used else 1.0,
-        high_freq_factor=inner.number("high_freq_factor") if "high_freq_factor" in used else 4.0,
-        original_max_positions=inner.integer(_ORIGINAL) if _ORIGINAL in used else 0,
-    )
+    factors = {key: inner.number(key) for key in used if key != _ORIGINAL}
+    positions = {"original_max_positions": inner.integer(_ORIGINAL)} if _ORIGINAL in used else {}
+    rope = Rope(theta, kind, **factors, **positions)
     if rope.high_freq_factor <= rope.low_freq_factor:
         inner.problems.append("high_freq_factor must be above low_freq_factor")
     inner.only("partial_rotary_factor", 1.0)

@@ -48,20 +48,27 @@ def read_manifest(folder: str | os.PathLike) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: if the folder is no finished checkpoint.
-        ValueError: if it was written in another format.
+        ValueError: if it is no manifest, or was written in another format.
     """
     folder = epath.Path(folder)
     if not is_checkpoint(folder):
         raise FileNotFoundError(f"{folder}: no finished checkpoint ({MANIFEST} is missing)")
-    manifest = json.loads((folder / MANIFEST).read_text())
-    if manifest["format"] != FORMAT:
-        raise ValueError(f"{folder}: checkpoint format {manifest['format']}; this version reads {FORMAT}")
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text())
+        written = manifest["format"]
+    except (ValueError, LookupError, TypeError) as error:
+        raise ValueError(f"{folder / MANIFEST}: not a manifest ({error!r}); convert the model again") from error
+    if written != FORMAT:
+        raise ValueError(f"{folder}: checkpoint format {written}; this version reads {FORMAT}")
     return manifest
 
 
-def config_of(manifest: Mapping[str, Any]) -> DecoderConfig:
-    """The parsed config of a checkpoint."""
-    return parse_config(manifest["config"])
+def config_of(folder: str | os.PathLike, manifest: Mapping[str, Any]) -> DecoderConfig:
+    """The parsed config of a checkpoint. Raises ValueError, naming its manifest and every attribute refused."""
+    try:
+        return parse_config(manifest["config"])
+    except ValueError as error:
+        raise ValueError(f"{epath.Path(folder) / MANIFEST}: {error}") from None
 
 
 def fingerprint_of(folder: epath.Path, manifest: Mapping[str, Any]) -> str:

@@ -29,6 +29,7 @@ def convert_model(
 
     Raises:
         FileExistsError: if `out` exists and `force` is not given.
+        OutOfMemoryError: if the weights are more than the memory that is free; none were read.
         ValueError: naming what in the source is refused.
     """
     folder = epath.Path(out) if out else checkpoint.home() / default_name(source)

@@ -35,6 +35,18 @@ _CONFIG_KEYS = {
     "rope.freq_base": "rope_theta",
 }
 
+# Neutral at this value, at which some converters write it; any other is passed on, to be refused by name.
+_NEUTRAL = {"attention.causal": True, "rope.scaling.attn_factor": 1.0}
+
+# Widths that a file may state beside the heads' own; a forward pass knows only one.
+_WIDTHS = (
+    "attention.value_length",
+    "attention.key_length_swa",
+    "attention.value_length_swa",
+    "rope.dimension_count",
+    "rope.dimension_count_swa",
+)
+
 _NAMES = {
     "token_embd": "model.embed_tokens",
     "output_norm": "model.norm",
@@ -60,6 +72,7 @@ _NAMES_AROUND = _NAMES | {
 }
 
 
+_PATTERN, _WINDOW, _LOCAL_BASE = "attention.sliding_window_pattern", "attention.sliding_window", "rope.freq_base_swa"
 _EMBEDDING, _FREQUENCIES = "token_embd.weight", "rope_freqs.weight"
 _BLOCK_BYTES = 1 << 24
 
@@ -120,39 +133,63 @@ def gguf_config(file: GgufFile) -> dict[str, Any]:
         ValueError: if the rotary settings cannot be expressed, or contradict the head width.
     """
     arch = file.metadata.get("general.architecture")
-    facts = {k.removeprefix(f"{arch}."): v for k, v in file.metadata.items() if k.startswith(f"{arch}.")}
+    facts = _facts(file, arch)
     facts.pop("vocab_size", None)
+    widths = {key: facts.pop(key) for key in _WIDTHS if key in facts}
+    stated = _READ_APART.get(arch, lambda *_: {})(file, facts)
     rope = {k: facts.pop(k) for k in list(facts) if k.startswith("rope.") and k not in _CONFIG_KEYS}
-    value_length = facts.pop("attention.value_length", None)
-    config: dict[str, Any] = {_CONFIG_KEYS.get(key, f"{arch}.{key}"): value for key, value in facts.items() if value}
+    config: dict[str, Any] = {_CONFIG_KEYS.get(key, f"{arch}.{key}"): value for key, value in facts.items()}
     if arch not in ARCHITECTURES or _EMBEDDING not in file.tensors:
         return config | {"model_type": arch}
     config["model_type"] = ARCHITECTURES[arch].model_type
     config["vocab_size"] = int(file.tensors[_EMBEDDING].shape[1])
     config["tie_word_embeddings"] = "output.weight" not in file.tensors
     width = config.get("head_dim") or config.get("hidden_size", 0) // config.get("num_attention_heads", 1)
-    for value in (value_length, rope.pop("rope.dimension_count", None)):
-        if value not in (None, width):
-            raise ValueError(f"{file.path}: value or rotary width {value}, but heads are {width} wide")
+    if odd := [f"{arch}.{key} is {value}" for key, value in widths.items() if value != width]:
+        raise ValueError(f"{file.path}: {', '.join(odd)}, but heads are {width} wide")
     config["rope_scaling"] = _rope_scaling(file, rope, config.get("rope_theta", LLAMA_ROPE_THETA), width)
-    return config | _UNSAID.get(arch, lambda *_: {})(file, config)
+    return config | stated
 
 
-def _unsaid_llama(file: GgufFile, config: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(file: GgufFile, arch: str | None) -> dict[str, Any]:
+    """What the metadata says under an architecture's name, without what says nothing: neutral values and zeros."""
+    facts = {k.removeprefix(f"{arch}."): v for k, v in file.metadata.items() if k.startswith(f"{arch}.")}
+    kept = {k: v for k, v in facts.items() if v or v is False}
+    return {k: v for k, v in kept.items() if k not in _NEUTRAL or v != _NEUTRAL[k]}
+
+
+def _read_llama(file: GgufFile, facts: dict[str, Any]) -> dict[str, Any]:
     """Which biases there are shows only in the tensors."""
     patterns = {"attention_bias": r"blk\.\d+\.attn_\w+\.bias", "mlp_bias": r"blk\.\d+\.ffn_\w+\.bias"}
     return {key: any(re.fullmatch(pattern, name) for name in file.tensors) for key, pattern in patterns.items()}
 
 
-def _unsaid_gemma3(file: GgufFile, config: Mapping[str, Any]) -> dict[str, Any]:
-    """llama.cpp scales queries by the head width, but those of the 27B, known by its depth, by the model's per head."""
-    scalar = config.get("head_dim")
-    if config.get("num_hidden_layers") == 62:
-        scalar = config["hidden_size"] // config["num_attention_heads"]
-    return {"query_pre_attn_scalar": scalar}
+def _read_gemma3(file: GgufFile, facts: dict[str, Any]) -> dict[str, Any]:
+    """llama.cpp scales queries by the head width, but those of the 27B, known by its depth, by the model's per head.
+
+    The base of windowed layers is newer than the format: files without it mean the published one.
+    """
+    scalar, layers = facts.get("attention.key_length"), facts.get("block_count", 0)
+    if layers == 62:
+        scalar = facts["embedding_length"] // facts["attention.head_count"]
+    kinds = ["sliding_attention" if windowed else "full_attention" for windowed in _windowed(file, layers)]
+    facts.pop(_PATTERN, None)
+    base = facts.pop(_LOCAL_BASE, None)
+    return {"query_pre_attn_scalar": scalar, "layer_types": kinds, "rope_local_base_freq": base}
 
 
-_UNSAID = {"llama": _unsaid_llama, "gemma3": _unsaid_gemma3}
+def _windowed(file: GgufFile, layers: int) -> list[bool]:
+    """Which layers of Gemma have a window: none if the file states none, else by a flag for each layer, or all but one
+    in so many (six unless said otherwise; 0 spares none)."""
+    window, pattern = (file.metadata.get(f"gemma3.{key}") for key in (_WINDOW, _PATTERN))
+    if isinstance(pattern, list) and window:
+        return [bool(flag) for flag in pattern]
+    period = 6 if pattern is None else pattern
+    return [bool(window) and (period == 0 or (layer + 1) % period > 0) for layer in range(layers)]
+
+
+# What a family's files say in their own way, or only through their tensors; the facts that it read are taken out.
+_READ_APART = {"llama": _read_llama, "gemma3": _read_gemma3}
 
 
 def gguf_generation(file: GgufFile) -> dict[str, Any]:
@@ -219,9 +256,8 @@ def _rope_scaling(file: GgufFile, rope: dict[str, Any], theta: float, width: int
 def _llama3_block(file: GgufFile, theta: float, width: int, original: int) -> dict[str, Any]:
     """The llama3 settings that give the stored frequency divisors: the published ones, with the factor they reach."""
     divisors = np.asarray(file.tensors[_FREQUENCIES].data, np.float32)
-    rope = Rope(theta, "llama3", float(divisors.max()), 1.0, 4.0, original)
-    plain = Rope(theta, "default", 1.0, 1.0, 4.0, 0)
-    expected = inverse_frequencies(plain, width) / inverse_frequencies(rope, width)
+    rope = Rope(theta, "llama3", float(divisors.max()), original_max_positions=original)
+    expected = inverse_frequencies(Rope(theta), width) / inverse_frequencies(rope, width)
     if divisors.shape != expected.shape or not np.allclose(divisors, expected, rtol=1e-4):
         raise ValueError(f"{file.path}: {_FREQUENCIES} holds frequencies that no supported rope kind gives")
     return {

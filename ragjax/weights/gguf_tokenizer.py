@@ -2,11 +2,10 @@
 
 Byte-level BPE vocabularies (GPT-2, SmolLM2, Llama 3, Qwen2) are rebuilt here from the metadata, because how text is cut
 before the merges is named there (`tokenizer.ggml.pre`) and decides about digits and white space. A kind of cutting that
-is not known is refused by name. So is Gemma's SentencePiece vocabulary, whose merges are not stored: the order of its
-tokens gives them. Other SentencePiece vocabularies (Llama 2) go through transformers' own reader.
+is not known is refused by name. A SentencePiece vocabulary stores no merges: Llama 2's follow from the scores of its
+tokens, Gemma's from their order.
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragjax.weights.gguf_reader import GgufFile
@@ -14,7 +13,8 @@ from ragjax.weights.gguf_reader import GgufFile
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_CONTROL, _USER_DEFINED = 3, 4
+_NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4
+_SPACE = "\u2581"
 
 _LLAMA3_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -42,7 +42,7 @@ def gguf_tokenizer(file: GgufFile) -> "PreTrainedTokenizerFast":
     model = file.metadata.get("tokenizer.ggml.model")
     if model == "llama":
         gemma = file.metadata.get("general.architecture") == "gemma3"
-        return _gemma(file.metadata) if gemma else _sentencepiece(file.path)
+        return _gemma(file.metadata) if gemma else _llama2(file.metadata)
     cutting = file.metadata.get("tokenizer.ggml.pre", "default")
     if model != "gpt2" or cutting not in _CUTTING:
         raise ValueError(f"{file.path}: tokenizer {model!r} with pre-tokenizer {cutting!r} is not supported")
@@ -63,25 +63,46 @@ def _byte_level(metadata: dict[str, Any], cutting: str, whole_words: bool, adds_
 
 
 def _gemma(metadata: dict[str, Any]) -> "PreTrainedTokenizerFast":
-    """Byte-fallback BPE over text whose spaces are written as U+2581, without one in front."""
+    """Tokens in the order in which they were merged, and no space in front of a text."""
+    # Tokens of spaces alone are stored as spaces, all others with U+2581 for theirs.
+    tokens = [_SPACE * len(t) if t and not t.strip(" ") else t for t in metadata["tokenizer.ggml.tokens"]]
+    return _sentencepiece(metadata, tokens, tokens, spaced=False)
+
+
+def _llama2(metadata: dict[str, Any]) -> "PreTrainedTokenizerFast":
+    """The better its score, the earlier a token is merged; a space in front of a text, unless the file says otherwise.
+
+    Control tokens and bytes take no part in the merges.
+    """
+    tokens, scores = metadata["tokenizer.ggml.tokens"], metadata["tokenizer.ggml.scores"]
+    kinds = metadata["tokenizer.ggml.token_type"]
+    order = sorted(range(len(tokens)), key=lambda index: -scores[index])
+    merged = [tokens[index] for index in order if kinds[index] == _NORMAL]
+    return _sentencepiece(metadata, tokens, merged, spaced=metadata.get("tokenizer.ggml.add_space_prefix", True))
+
+
+def _sentencepiece(
+    metadata: dict[str, Any], tokens: list[str], merged: list[str], spaced: bool
+) -> "PreTrainedTokenizerFast":
+    """Byte-fallback BPE over text whose spaces are written as U+2581; `merged` are tokens in the order of merging."""
     from tokenizers import Tokenizer, decoders, models, normalizers
 
-    # Tokens of spaces alone are stored as spaces, all others with U+2581 for theirs.
-    tokens = ["\u2581" * len(t) if t and not t.strip(" ") else t for t in metadata["tokenizer.ggml.tokens"]]
     vocab = {token: index for index, token in enumerate(tokens)}
-    unknown = tokens[metadata["tokenizer.ggml.unknown_token_id"]]
-    model = models.BPE(vocab=vocab, merges=_merges(vocab), unk_token=unknown, fuse_unk=True, byte_fallback=True)
+    unknown = tokens[metadata.get("tokenizer.ggml.unknown_token_id", 0)]
+    model = models.BPE(vocab=vocab, merges=_merges(vocab, merged), unk_token=unknown, fuse_unk=True, byte_fallback=True)
     backend = Tokenizer(model)
-    backend.normalizer = normalizers.Replace(" ", "\u2581")
-    backend.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    replaced = normalizers.Replace(" ", _SPACE)
+    backend.normalizer = normalizers.Sequence([normalizers.Prepend(_SPACE), replaced]) if spaced else replaced
+    parts = [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+    backend.decoder = decoders.Sequence([*parts, decoders.Strip(" ", 1, 0)] if spaced else parts)
     return _finished(backend, metadata, tokens, adds_bos=True)
 
 
-def _merges(vocab: dict[str, int]) -> list[tuple[str, str]]:
+def _merges(vocab: dict[str, int], merged: list[str]) -> list[tuple[str, str]]:
     """The merges that make each token from two others: tokens in their order, of one token the longest left first."""
     return [
         (token[:cut], token[cut:])
-        for token in vocab
+        for token in merged
         for cut in range(len(token) - 1, 0, -1)
         if token[:cut] in vocab and token[cut:] in vocab
     ]
@@ -121,9 +142,3 @@ def _pre_tokenizer(cutting: str) -> Any:
         return pre_tokenizers.Sequence([first, pre_tokenizers.ByteLevel(add_prefix_space=False)])
     split = pre_tokenizers.Split(Regex(_PATTERNS[cutting]), behavior="isolated")
     return pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
-
-
-def _sentencepiece(path: Path) -> "PreTrainedTokenizerFast":
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)

@@ -3,15 +3,21 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from etils import epath
+from jax.sharding import Mesh
+
 from ragjax.models.config import DecoderConfig, parse_config, with_vocab_size
 from ragjax.models.decoder import Decoder, abstract
+from ragjax.sharding import place
 from ragjax.weights.fingerprint import fingerprint_files
 from ragjax.weights.gguf_reader import gguf_config, gguf_generation, gguf_tensors, open_gguf
 from ragjax.weights.gguf_tokenizer import gguf_tokenizer
 from ragjax.weights.keymap import Ledger
+from ragjax.weights.room import require_room_for
 from ragjax.weights.safetensors_reader import INDEX, open_safetensors, weight_files
 from ragjax.weights.stream import TensorSource, fill
 from ragjax.weights.tables import TABLES
@@ -40,9 +46,15 @@ class Published:
         """Content hash of all its files: reads them whole, so ask once."""
         return fingerprint_files(self.files)
 
-    def load_params(self, dtype: Any, progress: bool = False) -> tuple[Decoder, Ledger]:
-        """The parameters in `dtype` on the default device, and the ledger they were read by."""
-        return fill(self.tensors, TABLES[self.config.family], abstract(self.config, dtype), progress)
+    def load_params(self, dtype: Any, progress: bool = False, mesh: Mesh | None = None) -> tuple[Decoder, Ledger]:
+        """The parameters in `dtype` on the default device or cut over a mesh, and the ledger they were read by.
+
+        Raises:
+            OutOfMemoryError: they are more than the memory that is free; nothing was read.
+            ValueError: naming the file and everything that does not fit the config.
+        """
+        require_room_for(self.path, self.config, dtype, mesh)
+        return fill(self.tensors, TABLES[self.config.family], place(abstract(self.config, dtype), mesh), progress)
 
 
 def open_published(path: str | Path) -> Published:
@@ -56,6 +68,17 @@ def open_published(path: str | Path) -> Published:
     return _open_gguf(path) if path.is_file() else _open_folder(path)
 
 
+def parse_file(path: str | PathLike) -> DecoderConfig:
+    """The config in a config.json, without the weights that belong to it. Raises as `open_published` does."""
+    return _parsed(path, _read_config(epath.Path(path)))
+
+
+def _read_config(path: epath.Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path.parent}: no {path.name} in it")
+    return _json(path)
+
+
 def _folder_tokenizer(folder: Path) -> "PreTrainedTokenizerFast":
     from transformers import AutoTokenizer
 
@@ -63,10 +86,9 @@ def _folder_tokenizer(folder: Path) -> "PreTrainedTokenizerFast":
 
 
 def _open_folder(folder: Path) -> Published:
-    if not (folder / "config.json").is_file():
-        raise FileNotFoundError(f"{folder}: no config.json in it")
+    stated = _read_config(epath.Path(folder / "config.json"))
     tensors = open_safetensors(folder)
-    raw = _stated(_json(folder / "config.json"), tensors)
+    raw = _stated(stated, tensors)
     small = [path for pattern in _SMALL_FILES for path in folder.glob(pattern) if path.name != INDEX]
     weights = [folder / name for name in weight_files(folder)]
     generation = folder / "generation_config.json"
@@ -103,15 +125,18 @@ def _stated(raw: Mapping[str, Any], tensors: TensorSource) -> Mapping[str, Any]:
     return with_vocab_size(raw, rows[0]) if rows else raw
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _json(path: epath.PathLike) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text())
+        found = json.loads(epath.Path(path).read_text())
     except ValueError as error:
         raise ValueError(f"{path}: not JSON ({error})") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: not a JSON object")
+    return found
 
 
-def _parsed(path: Path, raw: Mapping[str, Any]) -> DecoderConfig:
+def _parsed(path: str | PathLike, raw: Mapping[str, Any]) -> DecoderConfig:
     try:
         return parse_config(raw)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{fspath(path)}: {error}") from None

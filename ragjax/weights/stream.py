@@ -62,7 +62,7 @@ def _read_leaf(source: TensorSource, entry: Entry, begun: jax.Array | None) -> j
     sharding = getattr(spec, "sharding", None)
     if entry.part is not None:
         whole = jnp.zeros(spec.shape, dtype, device=sharding) if begun is None else begun
-        return _with_part(whole, value, entry.part)
+        return jax.device_put(_with_part(whole, value, entry.part), sharding)
     if sharding is None:
         return jax.device_put(value)
     return jax.make_array_from_callback(value.shape, sharding, lambda index: value[index])

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from ragjax.compress.base import Budget, Compressed, Unit, as_document
 from ragjax.compress.cut import cut_to_budget, source_length
-from ragjax.compress.prompts import DEFAULT_PROMPTS, number_documents, read_prompts
+from ragjax.compress.prompts import DEFAULT_PROMPTS, number_documents, read_prompts, texts_of
 from ragjax.data.records import Document
 from ragjax.decode.prompt import count_tokens
+from ragjax.evals.parts import digest
 from ragjax.testing import byte_tokenizer
 
 BYTES = byte_tokenizer()
@@ -114,6 +115,8 @@ def test_the_shipped_prompts_have_a_place_for_every_piece():
     needed = {
         "compress_user": {"question", "documents"},
         "context_user": {"question"},
+        "compact_user": {"question", "documents"},
+        "compact_next": {"question", "documents", "summary", "evaluation"},
         "read_question_first": {"question", "context"},
         "read_context_first": {"question", "context"},
         "read_alone": {"question"},
@@ -122,3 +125,13 @@ def test_the_shipped_prompts_have_a_place_for_every_piece():
         text = getattr(DEFAULT_PROMPTS, name)
         assert all(f"{{{piece}}}" in text for piece in pieces)
         assert text.format(**dict.fromkeys(pieces, "x"))
+
+
+def test_results_depend_on_the_texts_of_the_roles_they_use_alone():
+    words = texts_of(DEFAULT_PROMPTS, ("compress", "context", "read"))
+    other = dataclasses.replace(DEFAULT_PROMPTS, compact_next="{question} {summary} {evaluation} {documents}")
+    assert words == texts_of(other, ("compress", "context", "read"))
+    assert texts_of(other, ("compact",)) != texts_of(DEFAULT_PROMPTS, ("compact",))
+    assert set(words) | set(texts_of(other, ("compact",))) == {f.name for f in dataclasses.fields(other)}
+    # Results made before there were texts of CompAct can still be resumed.
+    assert digest(words) == "0c0a640e789c4646"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ragjax.data import DataError, parse_golds
+from ragjax.data.golds import is_placeholder
 
 
 @pytest.mark.parametrize(
@@ -81,3 +82,22 @@ def test_E10_primary_answer_first_then_aliases():
         "normalized_value": "lyme",
     }
     assert parse_golds(value) == ("Lyme", "A Book of Towns")
+
+
+@pytest.mark.parametrize(
+    ("value", "hidden"),
+    [
+        ("<unk>", True),
+        (["<unk>"], True),
+        ({"value": "<unk>", "aliases": []}, True),
+        ({"value": "", "aliases": None}, True),
+        ({"Value": "<unk>", "Aliases": []}, True),
+        ({"value": None, "aliases": ["Lyme"]}, False),
+        ({"value": "Lyme", "aliases": []}, False),
+        ({"aliases": []}, False),
+        ([], False),
+        (None, False),
+    ],
+)
+def test_E10_what_stands_for_a_hidden_answer(value, hidden):
+    assert is_placeholder(value) is hidden

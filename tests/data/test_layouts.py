@@ -22,7 +22,7 @@ def test_I04_hotpotqa_is_one_in_all_its_forms(tmp_path):
     for path in others:
         assert load_examples(path).examples == hub.examples, path.name
     assert hub.layouts == ("HotpotQA",)
-    assert load_examples(others[2]).layouts == ("FlashRAG",)
+    assert load_examples(others[2]).layouts == ("FlashRAG with documents",)
 
 
 def test_I04_hotpotqa_golds_order_and_facts_that_lead_nowhere(tmp_path):
@@ -86,14 +86,12 @@ def test_musique_is_one_in_all_its_forms_and_twins_are_told_apart(tmp_path):
     assert (test.answers, test.gold_documents, len(test.documents)) == ((), (), 3)
 
 
-def test_triviaqa_is_one_in_both_forms_and_hidden_answers_are_no_golds(tmp_path):
+def test_triviaqa_is_one_in_both_forms_and_an_absent_answer_is_no_gold(tmp_path):
     hub = load_examples(rows.parquet(tmp_path / "hub.parquet", [rows.TRIVIAQA_HUB]))
     wrapped = tmp_path / "unfiltered-web-dev.json"
     wrapped.write_text(json.dumps({"Data": [rows.TRIVIAQA_ORIGINAL], "Domain": "Web", "Version": 1.0}, indent=2))
     assert load_examples(wrapped).examples == hub.examples
     assert hub.examples[0].answers == ("Lyme", "Lyme Town")
-    (hidden,) = load_examples(rows.lines(tmp_path / "test.jsonl", [rows.TRIVIAQA_HIDDEN])).examples
-    assert hidden.answers == ()
     without = {name: value for name, value in rows.TRIVIAQA_ORIGINAL.items() if name != "Answer"}
     path = tmp_path / "test.json"
     path.write_text(json.dumps({"Data": [without]}))
@@ -296,3 +294,105 @@ def test_records_of_every_form():
 
 def test_sentences_join_with_a_blank_only_where_none_is():
     assert join_sentences(["A.", " B.", "C. ", "D.", "", "E."]) == "A. B. C. D. E."
+
+
+EXTRA = {"split": "dev", "note": "[sic] a note", "rank": 3, "none": None}
+
+
+@pytest.mark.parametrize(
+    ("row", "own"),
+    [
+        (rows.HOTPOT_HUB[0], {"type": "comparison", "level": "easy"}),
+        (rows.hotpot_original(rows.HOTPOT_HUB[0]), {"type": "comparison", "level": "easy"}),
+        (rows.flashrag(rows.HOTPOT_HUB[0]), {"type": "comparison", "level": "easy"}),
+        (rows.MUSIQUE, {"question_decomposition": rows.MUSIQUE["question_decomposition"], "answerable": True}),
+        (rows.TRIVIAQA_HUB, {"question_source": "http://x/"}),
+        (rows.TRIVIAQA_ORIGINAL, {"question_source": "http://x/"}),
+        (rows.ASQA, {"wikipages": rows.ASQA["wikipages"], "annotations": rows.ASQA["annotations"]}),
+        (rows.qasper_hub(), {"paper_id": "0000.1", "paper_title": "T", "nlp_background": "two"}),
+    ],
+)
+def test_other_columns_of_every_layout_are_kept(row, own, tmp_path):
+    example = load_examples(rows.lines(tmp_path / "rows.jsonl", [row | EXTRA])).examples[0]
+    kept = own | {name: value for name, value in EXTRA.items() if value is not None}
+    assert {name: example.meta[name] for name in kept} == kept
+    texts = {"context", "paragraphs", "entity_pages", "search_results", "full_text", "abstract", "qas", "metadata"}
+    assert not texts & set(example.meta)
+
+
+def test_qaspers_annotations_keep_their_ids(tmp_path):
+    (first, _) = load_examples(rows.lines(tmp_path / "rows.jsonl", [rows.qasper_hub()])).examples
+    assert [(one["annotation_id"], one["worker_id"]) for one in first.meta["annotations"]] == [("a", "w")] * 2
+
+
+def test_retrieved_documents_as_lists_in_an_object_and_as_text(tmp_path):
+    documents = {"id": ["1", "2"], "title": ["T", "U"], "text": ["t", "u"], "score": ["1.5", None], "url": None}
+    row = {"question": "q", "answers": ["a"], "ctxs": documents, "gold_docs": {"title": ["G"], "text": ["g"]}}
+    (example,) = load_examples(rows.parquet(tmp_path / "x.parquet", [row])).examples
+    assert example.documents == (Document("t", "T", "1", 1.5), Document("u", "U", "2"))
+    assert example.gold_documents == (Document("g", "G"),)
+    texts = row | {"ctxs": json.dumps(documents)}
+    assert load_examples(rows.lines(tmp_path / "x.jsonl", [texts])).examples[0].documents == example.documents
+    uneven = row | {"ctxs": {"title": ["T"], "text": []}}
+    with pytest.raises(DataError, match=r"line 1: the field ctxs: .*unequal lengths"):
+        load_examples(rows.lines(tmp_path / "uneven.jsonl", [uneven]))
+
+
+def test_a_retrievers_documents_beside_a_datasets_own_columns_are_read(tmp_path):
+    for name, row in (("trivia", rows.TRIVIAQA_HUB), ("asqa", rows.ASQA)):
+        (plain,) = load_examples(rows.lines(tmp_path / f"{name}.jsonl", [row])).examples
+        (example,) = load_examples(rows.lines(tmp_path / f"{name}_ctxs.jsonl", [row | {"ctxs": ["found"]}])).examples
+        assert example.documents == (Document("found"),)
+        assert (example.id, set(example.answers)) == (plain.id, set(plain.answers))
+
+
+@pytest.mark.parametrize("field", ["contexts", "passages", "retrieved_docs", "candidates"])
+@pytest.mark.parametrize("form", [list, "columns", json.dumps])
+def test_documents_in_a_field_that_no_layout_knows_are_not_left_out_unseen(field, form, tmp_path):
+    documents = [{"title": "T", "text": "Two words."}, {"title": "U", "text": "More words."}]
+    columns = {name: [document[name] for document in documents] for name in ("title", "text")}
+    row = {"question": "q", "answers": ["a"], field: columns if form == "columns" else form(documents)}
+    with pytest.raises(DataError, match=rf"line 2: the field {field} looks like documents.*docs or ctxs"):
+        load_examples(rows.lines(tmp_path / "x.jsonl", [{"question": "q", "answer": "a"}, row]), questions_only=True)
+
+
+def test_other_lists_of_a_question_are_no_documents(tmp_path):
+    harmless = {
+        "def_correct_predictions": ["an answer", "another one"],
+        "viewed_doc_titles": ["The Blue Gate"],
+        "doc_ids": ["d 1"],
+        "passages": [],
+        "contexts": None,
+        "aliases": [{"name": "a b"}],
+    }
+    row = {"question": "q", "answer": ["a"], **harmless}
+    loaded = load_examples(rows.lines(tmp_path / "x.jsonl", [row]), questions_only=True)
+    assert loaded.examples[0].meta == harmless
+    assert loaded.counts["without_documents"] == 1
+
+
+@pytest.mark.parametrize("row", [{"gen_ctx": "c"}, {"iterations": []}, {"positive_ctxs": [{"text": "two words"}]}])
+def test_known_files_of_another_kind_are_no_questions_either(row, tmp_path):
+    with pytest.raises(DataError, match="line 1: this row is of"):
+        load_examples(
+            rows.lines(tmp_path / "x.jsonl", [{"question": "q", "answers": ["a"], **row}]), questions_only=True
+        )
+
+
+@pytest.mark.parametrize(("field", "value"), [("context", ["text"]), ("context", "text"), ("paragraphs", ["text"])])
+def test_a_field_of_documents_in_another_form_is_named(field, value, tmp_path):
+    with pytest.raises(DataError, match=rf"line 1: the field {field}: .*docs or ctxs"):
+        load_examples(rows.lines(tmp_path / "x.jsonl", [{"question": "q", "answer": "a", field: value}]))
+
+
+def test_a_file_of_several_splits_needs_one_named(tmp_path):
+    inner = {name: value for name, value in rows.ASQA.items() if name != "sample_id"}
+    path = tmp_path / "ASQA.json"
+    path.write_text(json.dumps({"train": {"1": inner, "2": inner}, "dev": {"3": inner}}))
+    for limit in (None, 1):
+        with pytest.raises(DataError, match=r"ASQA\.json holds the splits train and dev: name one.*--split dev"):
+            load_examples(path, limit=limit)
+    assert [e.id for e in load_examples(path, group="validation").examples] == ["3"]
+    assert [e.id for e in load_examples(path, group="train").examples] == ["1", "2"]
+    with pytest.raises(DataError, match="train and dev, not test"):
+        load_examples(path, group="test")

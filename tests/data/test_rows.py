@@ -50,6 +50,7 @@ def test_I07_lenient_lists_and_counts(malformed):
     assert [example.question for example in loaded.examples] == [f"question {n}?" for n in (1, 2, 7)]
     assert [skipped.line for skipped in loaded.skipped] == list(BAD)
     assert all(BAD[skipped.line][1] in skipped.reason for skipped in loaded.skipped)
+    assert str(loaded.skipped[0]).startswith(f"{malformed}, line 3: not valid JSON")
     assert loaded.counts["skipped_rows"] == 6
     assert "6 skipped rows" in loaded.summary()
 

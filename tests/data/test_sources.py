@@ -1,13 +1,15 @@
 """A dataset by name: the right split and files, what is warned of, and what is said where it cannot be had."""
 
 import json
+import re
 
 import published_rows as rows
 import pytest
 from huggingface_hub import errors
 
 from ragjax.data import DataError, load_examples
-from ragjax.data.catalog import DATASETS, check_count, find_split
+from ragjax.data.catalog import DATASETS, GENERAL, check_count, find_split
+from ragjax.data.layouts import LAYOUTS
 from ragjax.data.sources import fetch, join_golds, load_dataset
 
 PUBLISHED = {
@@ -152,8 +154,10 @@ def test_I03_a_dataset_that_cannot_be_had_says_where_to_get_it(kind, words, monk
 
 
 def test_I03_a_missing_local_file_says_where_to_get_it(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"nowhere\.jsonl: no such file.*NQ-open\.dev\.jsonl.*ctxs"):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.jsonl: no such file.*no documents.*NQ-open\.dev\.jsonl"):
         load_dataset("nq", source=tmp_path / "nowhere.jsonl")
+    with pytest.raises(FileNotFoundError, match=r"holds no file of this split.*no documents.*NQ-open\.dev\.jsonl"):
+        load_dataset("nq", source=tmp_path)
 
 
 def test_only_the_files_of_the_split_are_fetched(tmp_path, monkeypatch):
@@ -184,3 +188,123 @@ def test_golds_join_by_the_question(tmp_path):
     assert joined[0].gold_documents == golds[0].gold_documents
     assert joined[0].documents == examples[0].documents
     assert (joined[1], without) == (examples[1], 1)
+
+
+def test_I01_parquet_beside_a_loading_script_is_read(tmp_path):
+    (tmp_path / "2WikiMultihopQA.py").write_text("raise SystemExit('the script ran')")
+    for name, row in zip(("train", "dev", "test"), rows.HOTPOT_HUB, strict=True):
+        rows.parquet(tmp_path / f"{name}.parquet", [rows.wiki_strings(row)])
+    ids = {
+        split: [example.id for example in load_dataset("2wikimultihopqa", split, tmp_path).examples]
+        for split in (None, "train", "dev", "test")
+    }
+    assert ids == {None: ["a2"], "train": ["a1"], "dev": ["a2"], "test": ["a3"]}
+
+
+def test_a_mirrors_folders_are_the_configs(tmp_path):
+    twin = dict(rows.MUSIQUE, answerable=False)
+    rows.parquet(tmp_path / "answerable" / "validation-00000-of-00001.parquet", [rows.MUSIQUE])
+    rows.parquet(tmp_path / "default" / "validation-00000-of-00001.parquet", [rows.MUSIQUE, twin])
+    assert len(load_dataset("musique", source=tmp_path).examples) == 1
+    assert len(load_dataset("musique", "full/dev", tmp_path).examples) == 2
+    assert len(load_dataset("musique", "validation", tmp_path / "answerable").examples) == 1
+    with pytest.raises(FileNotFoundError, match="holds no file of this split"):
+        load_dataset("musique", "train", tmp_path)
+
+
+def test_files_without_a_configs_name_are_the_defaults(tmp_path):
+    rows.lines(tmp_path / "dev.jsonl", rows.HOTPOT_HUB)
+    assert len(load_dataset("hotpotqa", source=tmp_path).examples) == 3
+    with pytest.raises(FileNotFoundError, match="holds no file of this split"):
+        load_dataset("hotpotqa", "fullwiki/validation", tmp_path)
+
+
+OWN = {
+    "HotpotQA": rows.hotpot_original(rows.HOTPOT_HUB[0]),
+    "FlashRAG with documents": rows.flashrag(rows.HOTPOT_HUB[0]),
+    "MuSiQue": rows.MUSIQUE,
+    "TriviaQA": rows.TRIVIAQA_HUB,
+    "TriviaQA (original)": rows.TRIVIAQA_ORIGINAL,
+    "ASQA": rows.ASQA,
+    "QASPER": rows.qasper_hub(),
+}
+GENERAL_ROWS = {
+    "retrieved documents": {"question": "q", "answers": ["a"], "ctxs": ["text"]},
+    "CompAct": {"question": "q", "answers": ["a"], "context": [["T", "text"]]},
+    "FlashRAG": {"question": "q", "golden_answers": ["a"], "metadata": {"pop": 3}},
+    "questions": {"question": "q", "answers": ["a"]},
+}
+
+
+@pytest.mark.parametrize("layout", OWN)
+def test_a_dataset_is_read_in_its_own_layouts_alone(layout, tmp_path):
+    path = rows.lines(tmp_path / "rows.jsonl", [OWN[layout]])
+    for dataset, known in DATASETS.items():
+        if layout in known.layouts:
+            assert load_dataset(dataset, source=path).layouts == (layout,)
+            continue
+        with pytest.raises(DataError) as raised:
+            load_dataset(dataset, source=path)
+        raised.match(rf"rows\.jsonl looks like {re.escape(layout)}, the layout of .*rows of {dataset} are in")
+
+
+@pytest.mark.parametrize("layout", GENERAL_ROWS)
+def test_any_dataset_is_read_from_retrieved_files_and_questions(layout, tmp_path):
+    path = rows.lines(tmp_path / "rows.jsonl", [GENERAL_ROWS[layout]])
+    assert {load_dataset(dataset, source=path).layouts for dataset in DATASETS} == {(layout,)}
+
+
+def test_every_layout_that_a_dataset_admits_exists():
+    named = {name for known in DATASETS.values() for name in known.layouts} | set(GENERAL)
+    assert named == {layout.name for layout in LAYOUTS}
+
+
+@pytest.mark.parametrize("answer", [rows.TRIVIAQA_HIDDEN["answer"], {"value": "", "aliases": []}])
+def test_E10_placeholders_are_refused_but_in_a_hidden_split(answer, tmp_path):
+    path = rows.lines(tmp_path / "rows.jsonl", [rows.TRIVIAQA_HUB, {**rows.TRIVIAQA_HIDDEN, "answer": answer}])
+    for read in (load_examples, lambda path: load_dataset("triviaqa", source=path)):
+        with pytest.raises(DataError, match=r"line 2: the field answer: .*use the validation split"):
+            read(path)
+    hidden = load_dataset("triviaqa", "test", path)
+    assert [bool(example.answers) for example in hidden.examples] == [True, False]
+    retrieved = {"question": "q", "answers": ["<unk>"], "ctxs": ["text"]}
+    found = load_dataset("triviaqa", "test", rows.lines(tmp_path / "retrieved.jsonl", [retrieved]))
+    assert (found.examples[0].answers, found.counts["unanswered"]) == ((), 1)
+
+
+def test_E10_a_split_that_should_have_golds_and_has_none_is_warned_of(tmp_path):
+    row = {name: value for name, value in rows.TRIVIAQA_ORIGINAL.items() if name != "Answer"}
+    path = tmp_path / "unfiltered-web-test.json"
+    path.write_text(json.dumps({"Data": [row]}))
+    assert any("use validation" in warning for warning in load_dataset("triviaqa", source=path).warnings)
+
+
+def test_asqas_original_file_is_read_by_split(tmp_path):
+    inner = {name: value for name, value in rows.ASQA.items() if name != "sample_id"}
+    path = tmp_path / "other_name.json"
+    path.write_text(json.dumps({"train": {"1": inner}, "dev": {"2": inner}}))
+    assert [e.id for e in load_dataset("asqa", source=path).examples] == ["2"]
+    assert [e.id for e in load_dataset("asqa", "train", path).examples] == ["1"]
+    path.write_text(json.dumps({"train": {"1": inner}}))
+    with pytest.raises(DataError, match=r"other_name\.json holds the splits train, not dev"):
+        load_dataset("asqa", source=path)
+
+
+def test_rows_without_documents_are_counted(tmp_path):
+    asked = [{"question": "q", "answers": ["a"]} | more for more in ({"ctxs": ["text"]}, {"ctxs": []}, {})]
+    loaded = load_dataset("nq", source=rows.lines(tmp_path / "nq.jsonl", asked))
+    assert loaded.counts["without_documents"] == 2
+    assert "2 without documents" in loaded.summary()
+
+
+def test_I07_lenient_lists_the_rows_of_every_shard(tmp_path):
+    for number in range(2):
+        rows.parquet(
+            tmp_path / "distractor" / f"validation-0000{number}-of-00002.parquet",
+            [rows.HOTPOT_HUB[number], dict(rows.HOTPOT_HUB[number], question=" ")],
+        )
+    loaded = load_dataset("hotpotqa", source=tmp_path, strict=False)
+    assert [example.id for example in loaded.examples] == ["a1", "a2"]
+    names = [f"validation-0000{number}-of-00002.parquet" for number in range(2)]
+    assert [row.path.split("/")[-1] for row in loaded.skipped] == names
+    assert all("row 2: the field question" in str(row) for row in loaded.skipped)

@@ -10,12 +10,17 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from ragjax.decode import sampling
+from ragjax.decode import loop, sampling
 from ragjax.decode.engine import Sampling
+from ragjax.decode.state import Knobs, Plan
 
 restrict = jax.jit(sampling.restrict)
 penalize = jax.jit(sampling.penalize)
 sample = jax.jit(sampling.sample)
+choose = jax.jit(loop.choose, static_argnums=0)
+
+PLAN = Plan(groups=((0,),), configs=(), steps=(), mix="geometric", width=8, chunk=1, max_new=1)
+"""All that choosing a token asks of a plan is how members mix."""
 
 ROWS, WIDTH = 3, 16
 SCORES = arrays(np.float32, (ROWS, WIDTH), elements=st.integers(-200, 200).map(lambda n: np.float32(n) / 10))
@@ -152,3 +157,42 @@ def test_B10_a_key_depends_on_its_own_row_alone():
     np.testing.assert_array_equal(alone[0], all_rows[2])
     other = jax.random.key_data(sampling.row_keys(jnp.uint32(2), ids, candidates, counts))
     assert not (other == all_rows).all(axis=1).any()
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_p", "penalty"), [(1.0, 1.0, 1.0), (0.7, 1.0, 1.2), (1.5, 0.8, 1.0), (1.0, 0.75, 1.6)]
+)
+def test_G09_draws_follow_the_penalised_distribution(temperature, top_p, penalty):
+    """The whole choice of a token, from raw logits: the reference is float64."""
+    rows = 20_000
+    logits = np.array([2.0, 1.5, 1.0, 0.3, 0.0, -0.5, -1.0, -2.0], np.float32)
+    seen = np.array([True, False, False, True, False, False, True, False])
+    wide = logits.astype(np.float64)
+    wide = np.where(seen, np.where(wide > 0, wide / penalty, wide * penalty), wide) / temperature
+    chances = np.exp(wide) / np.exp(wide).sum()
+    order = np.argsort(-chances)
+    before = np.cumsum(chances[order]) - chances[order]
+    chances[order[before >= top_p]] = 0
+    chances /= chances.sum()
+
+    def row(value, kind):
+        return np.full(rows, value, kind)
+
+    knobs = Knobs(
+        weights=np.ones((1, rows), np.float32),
+        temperature=row(temperature, np.float32),
+        top_k=row(0, np.int32),
+        top_p=row(top_p, np.float32),
+        penalty=row(penalty, np.float32),
+        budget=row(1, np.int32),
+        example=np.arange(rows, dtype=np.uint32),
+        candidate=row(3, np.int32),
+        seed=np.uint32(11),
+        stops=np.full((rows, 1), -1, np.int32),
+        allowed=np.ones(8, bool),
+    )
+    output, finite = choose(PLAN, knobs, np.tile(logits, (1, rows, 1)), np.tile(seen, (1, rows, 1)), row(0, np.int32))
+    assert finite.all()
+    counts, possible = np.bincount(output.token, minlength=8), chances > 0
+    assert counts[~possible].sum() == 0
+    assert stats.chisquare(counts[possible], rows * chances[possible]).pvalue > 1e-3

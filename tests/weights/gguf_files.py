@@ -1,6 +1,7 @@
 """Tiny GGUF files, written as llama.cpp's converter lays them out."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import gguf
@@ -49,7 +50,8 @@ def write_gguf(path: Path, cfg: DecoderConfig, params, kind=Kind.F32, extra=(), 
         "vocab_size": cfg.vocab_size,
     }
     for key, value in {**facts, **(metadata or {})}.items():
-        add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}[type(value)]
+        kinds = {int: "uint32", float: "float32", str: "string", bool: "bool", list: "array"}
+        add = getattr(writer, f"add_{kinds[type(value)]}")
         add(f"{arch}.{key}", value)
     writer.add_layer_norm_rms_eps(cfg.rms_norm_eps)
     writer.add_rope_freq_base(cfg.rope.theta)
@@ -121,3 +123,15 @@ def add_gemma_vocabulary(writer: gguf.GGUFWriter) -> None:
     writer.add_add_bos_token(True)
     writer.add_add_space_prefix(False)
     writer.add_chat_template("{{ bos_token }}{% for m in messages %}{{ m.content }}<end_of_turn>\n{% endfor %}")
+
+
+def add_llama2_vocabulary(writer: gguf.GGUFWriter, pieces: Sequence[tuple[str, float, int]]) -> None:
+    """SentencePiece tokens with their scores and types, the first three of them unknown, bos and eos."""
+    tokens, scores, kinds = (list(column) for column in zip(*pieces, strict=True))
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(tokens)
+    writer.add_token_scores(scores)
+    writer.add_token_types(kinds)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)

@@ -1,7 +1,9 @@
 """GGUF files: every block type, the order of query and key rows, rope settings, the tokenizer inside."""
 
+import json
 import struct
 import sys
+from dataclasses import replace
 
 import gguf
 import jax
@@ -18,7 +20,13 @@ from ragjax.models.rope import Rope
 from ragjax.testing import disk_tensors, random_params, tiny_config
 from ragjax.weights.gguf_reader import dequantize, gguf_config, open_gguf
 from ragjax.weights.gguf_tokenizer import gguf_tokenizer
-from tests.weights.gguf_files import add_byte_vocabulary, add_gemma_vocabulary, gguf_name, write_gguf
+from tests.weights.gguf_files import (
+    add_byte_vocabulary,
+    add_gemma_vocabulary,
+    add_llama2_vocabulary,
+    gguf_name,
+    write_gguf,
+)
 
 CONFIG = tiny_config(hidden_size=64, intermediate_size=96)
 PLAIN = ("F32", "F16", "BF16")
@@ -149,6 +157,72 @@ def test_A06_the_27B_is_known_by_its_depth(tmp_path):
     assert parse_config(gguf_config(open_gguf(path))) == cfg
 
 
+def gemma_config(path, **metadata):
+    """The config of a file of Gemma 3 in seven layers that says this, read without its weights."""
+    rope = Rope(1e6)
+    cfg = tiny_config("gemma3_text", rope=rope, query_scale=16**-0.5)
+    said = {key.replace("__", "."): value for key, value in metadata.items()}
+    return cfg, gguf_config(open_gguf(write_gguf(path / "tiny.gguf", cfg, random_params(cfg), metadata=said)))
+
+
+FLAGS = [True, False, True, True, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("said", "full"),
+    [
+        ({"attention__sliding_window_pattern": 6}, [5]),
+        ({"attention__sliding_window_pattern": 3}, [2, 5]),
+        ({"attention__sliding_window_pattern": 0}, []),
+        ({"attention__sliding_window_pattern": 1}, [0, 1, 2, 3, 4, 5, 6]),
+        ({"attention__sliding_window_pattern": FLAGS}, [1, 4]),
+        ({"attention__sliding_window": 0}, [0, 1, 2, 3, 4, 5, 6]),
+    ],
+)
+def test_A06_newer_files_say_which_layers_have_a_window(tmp_path, said, full):
+    _, raw = gemma_config(tmp_path, **{"attention__sliding_window": 8, **said})
+    windows = parse_config(raw).windows
+    assert [layer for layer, window in enumerate(windows) if window is None] == full
+    assert set(windows) <= {8, None}
+
+
+def test_A06_newer_files_say_the_base_of_windowed_layers_and_repeat_what_is_neutral(tmp_path):
+    cfg, raw = gemma_config(
+        tmp_path,
+        attention__sliding_window=8,
+        attention__causal=True,
+        attention__key_length_swa=16,
+        attention__value_length_swa=16,
+        rope__dimension_count_swa=16,
+        rope__freq_base_swa=500.0,
+        rope__scaling__type="linear",
+        rope__scaling__factor=8.0,
+        rope__scaling__attn_factor=1.0,
+    )
+    parsed = parse_config(raw)
+    assert parsed.local_rope == Rope(500.0)
+    assert parsed.rope == Rope(1e6, "linear", factor=8.0)
+    assert parsed == replace(cfg, rope=parsed.rope, local_rope=parsed.local_rope)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"attention__key_length_swa": 8}, "gemma3.attention.key_length_swa is 8, but heads are 16 wide"),
+        ({"rope__dimension_count_swa": 8}, "gemma3.rope.dimension_count_swa is 8, but heads are 16 wide"),
+        ({"attention__sliding_window_pattern": FLAGS[:3]}, "layer_types is .* not 7 of"),
+        ({"attention__sink_swa": 4}, "gemma3.attention.sink_swa is 4; this attribute is not known"),
+        ({"rope__scaling__attn_factor": 2.0}, r"\['rope.scaling.attn_factor'\] is not supported"),
+        ({"rope__freq_scale_swa": 0.5}, r"\['rope.freq_scale_swa'\] is not supported"),
+        ({"final_logit_softcapping": 30.0}, "gemma3.final_logit_softcapping is 30.0; this attribute is not known"),
+        ({"attention__causal": False}, "gemma3.attention.causal is False; this attribute is not known"),
+    ],
+)
+def test_A06_what_newer_files_may_say_beyond_that_is_refused_by_name(tmp_path, said, words):
+    with pytest.raises(ValueError, match=words):
+        parse_config(gemma_config(tmp_path, **{"attention__sliding_window": 8, **said})[1])
+
+
 @pytest.mark.parametrize("kind", QUANTISED)
 def test_a_quantised_model_holds_the_decoded_weights(tmp_path, kind):
     params = random_params(CONFIG)
@@ -194,7 +268,10 @@ def test_a_linear_factor_is_read(tmp_path):
         ({"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0}, "rope scaling 'yarn'"),
         ({"expert_count": 8}, "llama.expert_count is 8"),
         ({"attention.sliding_window": 4096}, "sliding_window is 4096; this attribute is not known"),
-        ({"rope.dimension_count": 8}, "rotary width 8"),
+        ({"rope.dimension_count": 8}, "llama.rope.dimension_count is 8, but heads are 16 wide"),
+        ({"attention.key_length_swa": 8}, "llama.attention.key_length_swa is 8, but heads are 16 wide"),
+        ({"attention.causal": False}, "llama.attention.causal is False; this attribute is not known"),
+        ({"rope.freq_base_swa": 1e4}, r"\['rope.freq_base_swa'\] is not supported"),
     ],
 )
 def test_metadata_that_would_change_the_model_is_refused(tmp_path, metadata, words):
@@ -307,6 +384,72 @@ def test_B04_a_chat_and_its_text_give_gemma_one_bos(tmp_path):
         assert prompt.ids[0] == 2
     assert chat.ids.count(4) == 1  # the template's own, not the one that the text spells
     assert plain.ids.count(4) == 0
+
+
+def llama2_tokenizer(path, pieces, **flags):
+    writer = gguf.GGUFWriter(path, "llama")
+    add_llama2_vocabulary(writer, pieces)
+    for name, value in flags.items():
+        writer.add_bool(f"tokenizer.ggml.{name}", value)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    return gguf_tokenizer(open_gguf(path))
+
+
+def merged(pieces, text: str) -> list[int]:
+    """SentencePiece's own rule: of all neighbours that make a token, those of the best score first, from the left."""
+    ids, scores = ({p[0]: v for v, p in enumerate(pieces)}, {p[0]: p[1] for p in pieces if p[2] == 1})
+    parts = list("\u2581" + text.replace(" ", "\u2581"))
+    while pairs := [i for i in range(len(parts) - 1) if parts[i] + parts[i + 1] in scores]:
+        best = max(pairs, key=lambda i: (scores[parts[i] + parts[i + 1]], -i))
+        parts[best : best + 2] = [parts[best] + parts[best + 1]]
+    spelled = [[ids[p]] if p in ids else [ids[f"<0x{byte:02X}>"] for byte in p.encode()] for p in parts]
+    return [token for tokens in spelled for token in tokens]
+
+
+BYTES = [(f"<0x{byte:02X}>", 0.0, 6) for byte in range(256)]
+LETTERS = [(letter, -100.0 - rank, 1) for rank, letter in enumerate("\u2581abcd<>s/")]
+LLAMA2 = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), *BYTES, *LETTERS]
+LLAMA2 += [("bc", -1.0, 1), ("ab", -2.0, 1), ("\u2581\u2581", -3.0, 1), ("abc", -9.0, 1), ("\u2581a", -4.0, 1)]
+TEXTS = ["abcd", "abc abc", " a", "a  b", "   ", "bca ab", "\u00e9 a\n\u4e2d", "<s>a</s>", "aabbcc dcba"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_B04_llama2_merges_by_score_with_a_space_in_front(tmp_path, text):
+    tokenizer = llama2_tokenizer(tmp_path / "a.gguf", LLAMA2)
+    ids = tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
+    assert ids == merged(LLAMA2, text)
+    assert tokenizer.decode(ids) == text
+    assert tokenizer.encode(text, split_special_tokens=True) == [1, *ids]
+
+
+def test_B04_llama2_keeps_its_special_tokens_and_the_files_flags(tmp_path):
+    tokenizer = llama2_tokenizer(tmp_path / "a.gguf", LLAMA2)
+    assert (tokenizer.bos_token, tokenizer.eos_token, tokenizer.unk_token) == ("<s>", "</s>", "<unk>")
+    assert tokenizer.encode("<s>", add_special_tokens=False) == [1]
+    plain = llama2_tokenizer(tmp_path / "b.gguf", LLAMA2, add_space_prefix=False, add_bos_token=False)
+    assert plain.tokenize("ab") == ["ab"]
+    assert plain.encode("ab") == plain.convert_tokens_to_ids(["ab"])
+    assert plain.decode(plain.encode(" ab")) == " ab"
+
+
+@pytest.mark.shared
+def test_B04_a_trained_llama2_vocabulary_spells_its_story(shared, tmp_path):
+    """512 trained tokens; the expected ids are those that the trained model itself wrote."""
+    data, pieces = (shared / "models" / "tok512.bin").read_bytes()[4:], []
+    while data:
+        score, size = struct.unpack("<fi", data[:8])
+        kind = 1 if len(pieces) > 258 else 6 if len(pieces) > 2 else 3
+        pieces.append((data[8 : 8 + size].decode().replace(" ", "\u2581"), score, kind))
+        data = data[8 + size :]
+    pieces = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), *pieces[3:]]
+    tokenizer = llama2_tokenizer(tmp_path / "a.gguf", pieces)
+    expected = json.loads((shared / "models" / "stories260K_expected.json").read_text())
+    ids = expected["greedy_token_ids"]
+    text = tokenizer.decode(ids, skip_special_tokens=True)
+    assert text == expected["text"].strip("\n")
+    assert tokenizer.encode(text, add_special_tokens=False) == merged(pieces, text)
 
 
 def test_an_unknown_way_of_cutting_is_refused_by_name(tmp_path):

@@ -1,0 +1,111 @@
+"""What compressors that write share: prompts that fit their model, and the `Compressed` of a written text."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ragjax.compress.base import Budget, Compressed, Trace, Unit
+from ragjax.compress.cut import cut_to_budget, source_length
+from ragjax.data.records import Document, Example
+from ragjax.decode.prompt import Prompt, PromptError, count_tokens, decode_pieces
+from ragjax.decode.state import Decoded
+
+OVERFLOW = ("drop_docs", "error")
+
+
+class PromptTooLong(PromptError):
+    """A prompt that does not fit its model, whatever was left out of it."""
+
+
+def check_overflow(on_overflow: str) -> None:
+    """Refuse a way to treat over-long prompts that does not exist."""
+    if on_overflow not in OVERFLOW:
+        raise ValueError(f"on_overflow is one of {OVERFLOW}, got {on_overflow!r}")
+
+
+def fit_documents(
+    build: Callable[[Sequence[Document]], Prompt],
+    example: Example,
+    documents: Sequence[Document],
+    lm: Any,
+    max_new: int,
+    on_overflow: str,
+) -> tuple[Prompt, int]:
+    """The prompt of the most documents, from the first on, that leaves the model room; and how many it leaves out.
+
+    Args:
+      build: makes the prompt of some documents.
+      example: whose documents they are.
+      documents: at least one.
+      lm: the model that reads the prompt and writes up to `max_new` tokens after it.
+
+    Raises:
+      PromptTooLong: where not even one document fits or, if `on_overflow` is "error", where not all do.
+    """
+    limit = lm.config.max_positions - max_new
+    fewest = len(documents) if on_overflow == "error" else 1
+    for count in range(len(documents), fewest - 1, -1):
+        prompt = build(documents[:count])
+        if len(prompt.ids) <= limit:
+            return prompt, len(documents) - count
+    raise PromptTooLong(
+        f"example {example.id!r}: {len(prompt.ids)} prompt tokens and {max_new} new ones exceed the "
+        f"{lm.config.max_positions} positions of {lm.name}"
+    )
+
+
+def without_decoding(tokenizer: Any, example: Example, budget: Budget | None) -> Compressed | None:
+    """The result that needs no model: no documents, or documents that fit the budget whole. Else None."""
+    if not example.documents:
+        return Compressed((), budget.resolve(0) if budget else None, 0, 0, 0, "empty")
+    source = source_length(tokenizer, example.documents)
+    if budget is None or source > budget.resolve(source):
+        return None
+    whole = tuple(Unit(d.text, spans=((n, 0, len(d.text)),)) for n, d in enumerate(example.documents))
+    return Compressed(whole, budget.resolve(source), source, source, source, "short_input")
+
+
+def as_compressed(
+    tokenizer: Any,
+    example: Example,
+    budget: Budget | None,
+    text: str,
+    trace: Trace,
+    *,
+    cut: bool,
+    dropped_documents: int = 0,
+    notes: tuple[str, ...] = (),
+) -> Compressed:
+    """A written text as one unit within the budget, counted by `tokenizer`.
+
+    `cut` says that the text ended at the cap of new tokens. A text whose trace failed is no text.
+    """
+    source = source_length(tokenizer, example.documents)
+    requested = budget.resolve(source) if budget else None
+    status = "ok"
+    if requested is not None:
+        text, status = cut_to_budget(tokenizer, text, requested)
+    if trace.finish_reason.startswith("failed"):
+        text, status = "", trace.finish_reason
+    elif status == "ok":
+        status = "empty" if not text else "length" if cut else "ok"
+    achieved = count_tokens(tokenizer, text)
+    units = (Unit(text),) if text else ()
+    return Compressed(units, requested, achieved, achieved, source, status, trace, dropped_documents, notes)
+
+
+def as_trace(row: Decoded, alpha: float, tokenizer: Any) -> Trace:
+    """The trace of a row of compressor and target, the target's share being `alpha`.
+
+    At alpha 0 and 1 it is that of the one model alone, however the row was run.
+    """
+    log_probs, argmax = row.member_log_probs, row.member_argmax
+    if alpha in (0, 1):
+        keep = slice(0, 1) if alpha == 0 else slice(-1, None)
+        winners = ("compressor" if alpha == 0 else "target",) * len(row.tokens)
+        log_probs, argmax = log_probs[keep], argmax[keep]
+    else:
+        mine, theirs = (row.tokens == choice for choice in argmax)
+        names = {(True, True): "both", (True, False): "compressor", (False, True): "target"}
+        winners = tuple(names.get((bool(a), bool(b)), "neither") for a, b in zip(mine, theirs, strict=True))
+    pieces = decode_pieces(tokenizer, row.tokens)
+    return Trace(row.tokens, row.log_probs, log_probs, argmax, winners, pieces, row.finish_reason)

@@ -1,0 +1,102 @@
+"""Which questions skip the sampling: rho in numpy, thresholds by hand, and what a filter refuses."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from ragjax.decode.states import pool
+
+from ragjax.compress.favicomp import FaviComp
+from ragjax.compress.filters import Filter, OnlinePool, calibrate_filter, concentration, measure
+from ragjax.data.records import Document, Example
+from ragjax.testing import tiny_model
+from tests.oracle import SHORT
+
+EXAMPLES = [Example(f"q{n}", f"Who is {n}?", documents=(Document(f"Number {n} is {n * n}."),)) for n in range(8)]
+
+
+@pytest.fixture(scope="module")
+def lm():
+    return tiny_model()
+
+
+@pytest.fixture(scope="module")
+def compressor(lm):
+    return FaviComp(compressor=lm, alpha=0.0, max_new=12, batch=4, prompts=SHORT)
+
+
+@pytest.fixture(scope="module")
+def fixed(lm, compressor):
+    return calibrate_filter(compressor, lm, EXAMPLES[:5], share=0.4, batch=4)
+
+
+def test_rho_is_what_the_method_says():
+    rng = np.random.default_rng(0)
+    hidden = rng.normal(size=(2, 5, 6)).astype(np.float32)
+    mask = np.array([[0, 1, 1, 1, 1], [0, 0, 0, 1, 1]], bool)
+    pooled = pool(hidden, mask)
+    rows = [hidden[0, 1:].astype(float), hidden[1, 3:].astype(float)]
+    expected = [np.linalg.norm(h.mean(axis=0)) / np.abs(h.max(axis=0)).sum() for h in rows]
+    np.testing.assert_allclose(concentration(pooled), expected, rtol=1e-5)
+    expected = [np.linalg.norm(h, axis=1).mean() / np.abs(h).sum(axis=1).max() for h in rows]
+    np.testing.assert_allclose(concentration(pooled, "token_norms"), expected, rtol=1e-5)
+    with pytest.raises(ValueError, match="rho is one of"):
+        concentration(pooled, "norm")
+
+
+def test_the_top_share_of_the_calibration_questions_exceed_the_threshold(lm, compressor, fixed):
+    texts = [one.text for one in compressor.compress(EXAMPLES[:5])]
+    values = measure(lm, texts, rho="pooled", first_token="keep", layer=-2, batch=4)
+    assert sum(values > fixed.threshold) == 2 == int(0.4 * 5)
+    assert fixed.threshold in values
+    assert fixed.keeps(np.array([np.nan, fixed.threshold, fixed.threshold + 1e-3])).tolist() == [False, False, True]
+
+
+def test_a_filter_is_stored_with_its_key_and_never_replaced(fixed, tmp_path):
+    path = tmp_path / "filter.json"
+    fixed.save(path)
+    assert Filter.load(path) == fixed
+    with pytest.raises(FileExistsError, match=r"filter\.json"):
+        fixed.save(path)
+    path.write_text('{"threshold": 1}')
+    with pytest.raises(ValueError, match=r"filter\.json: no filter of ours"):
+        Filter.load(path)
+
+
+def test_a_filter_refuses_its_own_questions_and_other_models_or_prompts(lm, compressor, fixed):
+    fixed.check(lm, compressor, EXAMPLES[5:])
+    with pytest.raises(ValueError, match="'q4' is one of those the filter was calibrated on"):
+        fixed.check(lm, compressor, EXAMPLES[4:])
+    renamed = [dataclasses.replace(EXAMPLES[0], id="other", answers=("changed",))]
+    with pytest.raises(ValueError, match="'other' is one of those"):
+        fixed.check(lm, compressor, renamed)
+    with pytest.raises(ValueError, match="another reader"):
+        fixed.check(dataclasses.replace(lm, fingerprint="other"), compressor, EXAMPLES[5:])
+    changes = {
+        "max_new": 13,
+        "alpha": 0.5,
+        "prompts": dataclasses.replace(SHORT, compress_user="{question}{documents}"),
+    }
+    for name, value in changes.items():
+        with pytest.raises(ValueError, match="another compressor"):
+            fixed.check(lm, dataclasses.replace(compressor, target=lm, **{name: value}), EXAMPLES[5:])
+    fixed.check(lm, dataclasses.replace(compressor, batch=2), EXAMPLES[5:])
+
+
+def test_calibration_needs_questions_and_a_share(lm, compressor):
+    with pytest.raises(ValueError, match="share lies in"):
+        calibrate_filter(compressor, lm, EXAMPLES, share=1.0)
+    with pytest.raises(ValueError, match="0 of the 1 calibration questions have a summary"):
+        calibrate_filter(compressor, lm, [Example("e", "Who?")])
+
+
+def test_the_online_pool_is_the_published_codes():
+    pool = OnlinePool(size=4, share=0.5)
+    assert pool.keeps(np.array([3.0, 1.0, 2.0, 4.0])).tolist() == [False] * 4
+    # The pool's value at rank 0.5 * 4 is 2: 2.5 is above it and replaces the highest value.
+    assert pool.keeps(np.array([2.5])).tolist() == [True]
+    assert sorted(pool.pool) == [1.0, 2.0, 2.5, 3.0]
+    assert pool.keeps(np.array([0.5])).tolist() == [False]
+    assert sorted(pool.pool) == [0.5, 2.0, 2.5, 3.0]
+    assert pool.keeps(np.array([np.nan])).tolist() == [False]
+    assert len(pool.pool) == 4

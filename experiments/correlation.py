@@ -226,10 +226,10 @@ def describe_study(study: Row) -> list[str]:
     for scorer, found in study["scorers"].items():
         counted = {
             "candidates without this score": found["unscored"],
-            **{f"questions left out, {reason}": times for reason, times in found["left_out"].items()},
+            **{f"questions left out ({reason})": times for reason, times in found["left_out"].items()},
             "questions whose candidates all score the same": found["tied"],
         }
-        shown = ", ".join(f"{times:,} {words}" for words, times in counted.items() if times)
+        shown = "; ".join(f"{words}: {times:,}" for words, times in counted.items() if times)
         if shown:
             lines.append(f"{name_of(study)}, {SCORERS.get(scorer, scorer)}: {shown}")
     return lines

@@ -62,7 +62,7 @@ def draw_hits(results: Sequence[Result]) -> "Figure | None":
     """Accuracy of each method on questions whose documents lack the answer, and on those whose documents hold it.
 
     Over the target's weight where FaviComp was run at two or more; else the methods side by side, the rivals too. None
-    where no question has a value. Single candidates, and points that differ in one setting, have figures of their own.
+    where no question has a value. What `to_compare` leaves out has figures of its own.
     """
     results = to_compare(results)
     grouped = {name: of for name, of in by_dataset(results).items() if any(has_hits(one) for one in of)}
@@ -88,9 +88,11 @@ FIGURES: dict[str, Callable[[Sequence[Result]], "Figure | None"]] = {
 
 
 def to_compare(results: Sequence[Result]) -> list[Result]:
-    """The results without single candidates, and without the points of an ablation."""
-    ablated = [id(one) for groups in find_ablations(results).values() for group in groups for one in group]
-    return [one for one in results if one.settings["method"] != METHOD and id(one) not in ablated]
+    """The results without single candidates, and with the first only of points that differ in one setting."""
+    places = {id(one): n for n, one in enumerate(results)}
+    groups = [sorted(places[id(one)] for one in of) for found in find_ablations(results).values() for of in found]
+    others = {place for group in groups for place in group[1:]}
+    return [one for n, one in enumerate(results) if n not in others and one.settings["method"] != METHOD]
 
 
 def has_hits(result: Result) -> bool:

@@ -95,9 +95,9 @@ def find_ablations(results: Sequence[Result]) -> dict[str, list[Panel]]:
     return found
 
 
-def place_of(value: Any) -> float:
-    """Where a value stands on the axis: numbers by size, words in the order of the study."""
-    return float(value) if isinstance(value, int | float) else 0.0
+def place_of(value: Any) -> tuple[bool, float]:
+    """Where a value stands on the axis: numbers by size, layers from the end last, words in the order of the study."""
+    return (value < 0, value) if isinstance(value, int | float) else (False, 0.0)
 
 
 def draw_ablation(results: Sequence[Result]) -> "Figure | None":

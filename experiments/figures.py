@@ -1,8 +1,8 @@
 """`python -m experiments.figures RESULTS`: what a run's numbers look like, from its summary alone.
 
 Drawn where the run has the points for it: quality and perplexity over the target's weight (FaviComp, figures 2 and 6),
-accuracy by Hits for each method (figure 3), accuracy by Hits over the target's weight (figure 4). One panel a dataset;
-bands and bars are 95 % bootstrap intervals over questions.
+accuracy by Hits for each method (figure 3), accuracy by Hits over the target's weight (figure 4), and those of
+`experiments.figures_xcompress`. One panel a dataset; bands and bars are 95 % bootstrap intervals over questions.
 """
 
 import argparse
@@ -10,70 +10,22 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from etils import epath
 
-from experiments.evidence import weights_of
-from experiments.methods import METHODS
+from experiments.correlation import METHOD, write_correlation
+from experiments.figures_xcompress import draw_ablation, draw_correlation, find_ablations
+from experiments.panels import COLOURS, explain, numbers, panels
+from experiments.results import Result, by_dataset, read_results
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH, HEIGHT = 3.1, 2.5
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
 SPLITS = {"hits_0": "Hits 0", "hits_1": "Hits 1"}
 ALPHA = "alpha, the target's weight"
-
-
-@dataclass(frozen=True)
-class Result:
-    """A point of a run: its settings and its summary."""
-
-    settings: Mapping[str, Any]
-    summary: Mapping[str, Any]
-
-    @property
-    def dataset(self) -> str:
-        """What its questions are."""
-        return self.settings.get("dataset") or "questions"
-
-    @property
-    def title(self) -> str:
-        """The method's name."""
-        return METHODS[self.settings["method"]].title
-
-    @property
-    def alpha(self) -> float | None:
-        """The target's weight of the one text that the method decodes; None for any other method."""
-        alphas = weights_of(self.settings["method"], self.settings.get("alpha"))
-        return alphas[0] if len(alphas) == 1 else None
-
-
-def read_results(folder: str | os.PathLike) -> list[Result]:
-    """The points of a folder of results, in the order of the study.
-
-    Raises:
-      FileNotFoundError: the folder holds no finished run.
-    """
-    folder = epath.Path(folder)
-    for name in ("manifest.json", "summary.json"):
-        if not (folder / name).exists():
-            raise FileNotFoundError(f"{folder} holds no finished run: there is no {name}")
-    points = json.loads((folder / "manifest.json").read_text())["points"]
-    summaries = json.loads((folder / "summary.json").read_text())["points"]
-    return [Result(point["settings"], summaries[point["hash"]]) for point in points if point["hash"] in summaries]
-
-
-def by_dataset(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """The results of each dataset, in order."""
-    grouped: dict[str, list[Result]] = {}
-    for result in results:
-        grouped.setdefault(result.dataset, []).append(result)
-    return grouped
 
 
 def over_alpha(results: Sequence[Result]) -> list[Result]:
@@ -110,8 +62,9 @@ def draw_hits(results: Sequence[Result]) -> "Figure | None":
     """Accuracy of each method on questions whose documents lack the answer, and on those whose documents hold it.
 
     Over the target's weight where FaviComp was run at two or more; else the methods side by side, the rivals too. None
-    where no question has a value.
+    where no question has a value. What `to_compare` leaves out has figures of its own.
     """
+    results = to_compare(results)
     grouped = {name: of for name, of in by_dataset(results).items() if any(has_hits(one) for one in of)}
     if not grouped:
         return None
@@ -127,7 +80,19 @@ def draw_hits(results: Sequence[Result]) -> "Figure | None":
     return figure
 
 
-FIGURES: dict[str, Callable[[Sequence[Result]], "Figure | None"]] = {"alphas.png": draw_alphas, "hits.png": draw_hits}
+FIGURES: dict[str, Callable[[Sequence[Result]], "Figure | None"]] = {
+    "alphas.png": draw_alphas,
+    "hits.png": draw_hits,
+    "ablation.png": draw_ablation,
+}
+
+
+def to_compare(results: Sequence[Result]) -> list[Result]:
+    """The results without single candidates, and with the first only of points that differ in one setting."""
+    places = {id(one): n for n, one in enumerate(results)}
+    groups = [sorted(places[id(one)] for one in of) for found in find_ablations(results).values() for of in found]
+    others = {place for group in groups for place in group[1:]}
+    return [one for n, one in enumerate(results) if n not in others and one.settings["method"] != METHOD]
 
 
 def has_hits(result: Result) -> bool:
@@ -144,22 +109,6 @@ def describe_hits(results: Sequence[Result]) -> str:
     """The questions on either side."""
     counts = {words: max(one.summary[split]["acc"]["n"] for one in results) for split, words in SPLITS.items()}
     return ", ".join(f"{words}: n = {n:,}" for words, n in counts.items())
-
-
-def panels(rows: int, titles: Sequence[str]) -> "tuple[Figure, list[list[Axes]]]":
-    """A figure of one column a title, and its axes [row][column]."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH * len(titles) + 0.6, HEIGHT * rows + 0.5), layout="constrained", dpi=160)
-    axes = figure.subplots(rows, len(titles), squeeze=False, sharex="col")
-    for axis in axes.flat:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.grid(axis="y", color="#dddddd", linewidth=0.6)
-        axis.set_axisbelow(True)
-        axis.tick_params(labelsize=8)
-    for axis, title in zip(axes[0], titles, strict=True):
-        axis.set_title(title, fontsize=9)
-    return figure, [list(row) for row in axes]
 
 
 def draw_line(
@@ -200,21 +149,6 @@ def draw_hits_bars(axis: "Axes", results: Sequence[Result], titles: Sequence[str
     axis.set_xticks(range(len(SPLITS)), SPLITS.values())
 
 
-def explain(figure: "Figure", axes: "Sequence[Axes]") -> None:
-    """One legend above all panels, where it covers nothing, and below them what the intervals are."""
-    shown = [axis.get_legend_handles_labels() for axis in axes]
-    handles = {label: handle for found in shown for handle, label in zip(*found, strict=True)}
-    columns = min(len(handles), 2 * len(axes))
-    figure.set_figheight(figure.get_figheight() + 0.2 * -(-len(handles) // columns))
-    figure.legend(handles.values(), handles, loc="outside upper center", ncols=columns, frameon=False, fontsize=8)
-    figure.supxlabel("bands and error bars: 95 % bootstrap intervals over questions", fontsize=7, color="#444444")
-
-
-def numbers(values: Sequence[float | None]) -> np.ndarray:
-    """Values as floats, NaN for None."""
-    return np.array([np.nan if value is None else value for value in values], float)
-
-
 def write_figures(folder: str | os.PathLike) -> list[epath.Path]:
     """Draw what the results in a folder allow, into that folder; the files written.
 
@@ -222,15 +156,23 @@ def write_figures(folder: str | os.PathLike) -> list[epath.Path]:
       FileNotFoundError: the folder holds no finished run.
       ValueError: a dataset has several points at one alpha.
     """
-    results, written = read_results(folder), []
-    for name, draw in FIGURES.items():
-        figure = draw(results)
+    results = read_results(folder)
+    drawn = {name: draw(results) for name, draw in FIGURES.items()}
+    drawn["correlation.png"] = draw_correlation(read_correlation(epath.Path(folder)))
+    written = []
+    for name, figure in drawn.items():
         if figure is not None:
             path = epath.Path(folder) / name
             with path.open("wb") as file:
                 figure.savefig(file, format="png")
             written.append(path)
     return written
+
+
+def read_correlation(folder: epath.Path) -> list[Mapping]:
+    """The correlation studies that a folder holds, made now where it has the rows alone."""
+    path = folder / "correlation.json"
+    return json.loads(path.read_bytes())["studies"] if path.exists() else write_correlation(folder)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -246,7 +188,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (FileNotFoundError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print("\n".join(map(str, written)) or f"nothing to draw: {folder} has no sweep over alpha and no hits")
+    print("\n".join(map(str, written)) or f"nothing to draw: {folder} has no sweep, no hits and no candidates")
     return 0
 
 

@@ -1,0 +1,62 @@
+"""The points of a finished run, as a figure reads them: settings and summary, from the files in its folder."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from etils import epath
+
+from experiments.evidence import weights_of
+from experiments.methods import METHODS
+
+
+@dataclass(frozen=True)
+class Result:
+    """A point of a run: its settings and its summary."""
+
+    settings: Mapping[str, Any]
+    summary: Mapping[str, Any]
+
+    @property
+    def dataset(self) -> str:
+        """What its questions are."""
+        return self.settings.get("dataset") or "questions"
+
+    @property
+    def title(self) -> str:
+        """The method's name, with the selector where it has one."""
+        title, selector = METHODS[self.settings["method"]].title, self.settings.get("selector")
+        return f"{title} ({selector})" if selector else title
+
+    @property
+    def alpha(self) -> float | None:
+        """The target's weight of the one text that the method decodes; None for any other method."""
+        if self.settings.get("writer"):
+            return None  # It decodes several texts and chooses.
+        alphas = weights_of(self.settings["method"], self.settings.get("alpha"))
+        return alphas[0] if len(alphas) == 1 else None
+
+
+def read_results(folder: str | os.PathLike) -> list[Result]:
+    """The points of a folder of results, in the order of the study.
+
+    Raises:
+      FileNotFoundError: the folder holds no finished run.
+    """
+    folder = epath.Path(folder)
+    for name in ("manifest.json", "summary.json"):
+        if not (folder / name).exists():
+            raise FileNotFoundError(f"{folder} holds no finished run: there is no {name}")
+    points = json.loads((folder / "manifest.json").read_text())["points"]
+    summaries = json.loads((folder / "summary.json").read_text())["points"]
+    return [Result(point["settings"], summaries[point["hash"]]) for point in points if point["hash"] in summaries]
+
+
+def by_dataset(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """The results of each dataset, in order."""
+    grouped: dict[str, list[Result]] = {}
+    for result in results:
+        grouped.setdefault(result.dataset, []).append(result)
+    return grouped

@@ -61,11 +61,12 @@ class Choosing:
         }
         fixed = [p for p in points if p not in choosers]
         scores, scoring = timed(lambda: self._score(examples, drawn) if fixed else [])
-        evidence = {p: [self._chosen(one) for one in found] for p, (found, _) in chosen.items()}
+        evidence = {p: [self._chosen(one, points[p].selector) for one in found] for p, (found, _) in chosen.items()}
         for p in fixed:
             rows = zip(cut(drawn, points[p], n), scores, strict=True)
             evidence[p] = [self._candidate(points[p].draw, row, of) for row, of in rows]
-        clocks = {"filter": kept, "select": chosen}
+        filtered = {p: of for p, of in kept.items() if points[p].filter != "none"}
+        clocks = {"filter": filtered, "select": chosen}
         timings = [charge(stage, clock, p, 1.0, 0, n) for stage, of in clocks.items() for p, (_, clock) in of.items()]
         timings += [charge("write", writing, p, 1.0, sum(map(decoded_tokens, initial)), n) for p in choosers]
         timings += [charge("score", scoring, p, 1 / len(fixed), 0, n) for p in fixed]
@@ -94,9 +95,9 @@ class Choosing:
         found = {name: scorer.score(sets) for name, scorer in self.scorers.items()}
         return [{name: scores[i] for name, scores in found.items()} for i in range(len(examples))]
 
-    def _chosen(self, one: Compressed) -> Evidence:
+    def _chosen(self, one: Compressed, selector: str) -> Evidence:
         evidence = as_evidence([one], self.count)
-        columns = {**evidence.columns, "choice": choice_columns(one.choice)}
+        columns = {**evidence.columns, "choice": {"selector": selector, **choice_columns(one.choice)}}
         drawn = sum(map(decoded_tokens, one.choice.candidates))
         return Evidence(evidence.context, columns, decoded_tokens(one.choice.initial) + drawn)
 

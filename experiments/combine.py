@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from experiments.experiment import Experiment, check_field
-from experiments.methods import EXECUTION_FIELDS
+from experiments.methods import EXECUTION_FIELDS, READ_WITH
 
 
 def as_points(group: Experiment | Iterable[Experiment]) -> list[Experiment]:
@@ -86,15 +86,25 @@ def label_points(points: Sequence[Experiment]) -> list[str]:
 
 
 def telling_fields(peers: Sequence[Experiment]) -> list[str]:
-    """The fields that tell points of one method apart, and alpha."""
+    """The fields that tell points of one method apart, and alpha.
+
+    A field that some points do not read, and the others have alike, follows from what makes them read it.
+    """
     varied = [
         name for name in (field.name for field in fields(Experiment)) if name not in ("method", *EXECUTION_FIELDS)
     ]
-    telling = [name for name in varied if name == "alpha" or len({getattr(peer, name) for peer in peers}) > 1]
+    telling = [name for name in varied if name == "alpha" or tells(peers, name)]
     if "dataset" not in telling:
         return telling
     told = {name for name in ("data", "split", "golds") if follows(peers, "dataset", name)}
     return [name for name in telling if name not in told]
+
+
+def tells(peers: Sequence[Experiment], name: str) -> bool:
+    """Whether a field has two values; None, of a point that does not read it, is one where nothing makes it so."""
+    values = {getattr(peer, name) for peer in peers}
+    optional = any(name in read for by_value in READ_WITH.values() for read in by_value.values())
+    return len(values - {None} if optional else values) > 1
 
 
 def follows(points: Sequence[Experiment], given: str, name: str) -> bool:

@@ -75,14 +75,15 @@ def choices(made: Sequence[Row]) -> Row | None:
     """How a point's texts were chosen; None where none was.
 
     `saved_tokens` is what the filter saved: its questions times the mean number of tokens drawn for the others.
-    `scores` are the selector's over all drawn texts.
+    `scores` are the selector's over all drawn texts, where it measures them.
     """
     if not made:
         return None
     drawn = [one for one in made if one["skipped"] is None]
     skipped = Counter(one["skipped"] for one in made if one["skipped"] is not None)
     tokens = [one["drawn_tokens"] for one in drawn]
-    scores = [score for one in drawn for score in one["scores"] if score is not None]
+    measured = [one for one in drawn if one["selector"] not in ("first", "random")]
+    scores = [score for one in measured for score in one["scores"] if score is not None]
     return {
         "questions": len(made),
         "skipped": dict(skipped),

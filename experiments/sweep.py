@@ -20,6 +20,7 @@ from rich.console import Console
 
 from experiments.combine import label_points, override
 from experiments.config_file import Config, config_path, load_config
+from experiments.correlation import report_correlation
 from experiments.experiment import Experiment, nearest, parse_assignment
 from experiments.groups import make_groups
 from experiments.pipeline import rules_of
@@ -266,6 +267,7 @@ def report(
         console.print(make_published_table(measured, study.config.published, study.config.row))
         for line in describe_findings(study.points, study.config.published):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
+    report_correlation(study.folder, console)
     lines = [line for loaded in data.values() for line in describe_data(loaded)]
     lines += [*describe_pending(study.config.pending), *describe_counts(summary), *describe_choices(summary)]
     if finished.damaged:

@@ -107,7 +107,7 @@ def describe_choice(made: Row, seconds: Mapping[str, float]) -> str:
     if made["scores"]:
         words.append(f"scores {made['scores']['mean']:.4g}, standard deviation {made['scores']['std']:.2g}")
     if made["subspace"]:
-        words.append("R = {} of {}".format(*made["subspace"]))
+        words.append("residuals of a subspace of R = {} in {} dimensions".format(*made["subspace"]))
     stages = ", ".join(f"{stage} {of:.2g}" for stage, of in seconds.items())
     return "; ".join([*words, f"seconds a question: {stages}"])
 

@@ -68,15 +68,13 @@ def test_the_report_says_what_was_drawn_and_what_it_took(workplace, capsys):
     assert main(["study.py"], LIBRARY) == 0
     printed = capsys.readouterr().out
     assert "sampling skipped for 0% of 5 questions; 2.0 of 4 candidates distinct" in printed
-    assert all(stage in printed for stage in ("seconds a question: filter", "write", "draw", "select", "read"))
+    assert all(stage in printed for stage in ("seconds a question: select", "write", "draw", "select", "read"))
     summary = json.loads(Path("results/study/summary.json").read_text())
     points = {point["label"]: point for point in summary["points"].values()}
     assert sum(point["choices"] is not None for point in points.values()) == 4
     speeds = {label: point["speed"]["seconds_per_question_by_stage"] for label, point in points.items()}
     for label, stages in speeds.items():
-        assert set(stages) == (
-            {"filter", "select", "write", "draw", "read"} if "xC" in label else {"draw", "score", "read"}
-        )
+        assert set(stages) == ({"select", "write", "draw", "read"} if "xC" in label else {"draw", "score", "read"})
 
 
 def test_a_filter_is_never_calibrated_on_the_questions_of_the_run(workplace, capsys):
@@ -100,7 +98,7 @@ def test_what_a_selector_or_a_writer_does_not_read_defines_no_row():
         {"candidates": 3},
         {"share": 0.2},
     ]
-    assert len({Experiment(**{**vars(base), **fields}).canonical() for fields in told}) == 5
+    assert len({Experiment(**{**vars(base), **fields}).canonical() for fields in told}) == 6
     with pytest.raises(ValueError, match="draw is 5; the 5 candidates are counted from 0"):
         Experiment(method="candidate", draw=5)
     with pytest.raises(ValueError, match="needs target"):

@@ -49,7 +49,8 @@ class Choosing:
         """As `Maker.gather`."""
         budget, n = Budget.of(next(iter(points.values())).budget), len(examples)
         choosers = {p: self.choosers[p]() for p in points if p in self.choosers}
-        tell("writing summaries")
+        if choosers:
+            tell("writing summaries")
         initial, writing = timed(lambda: self.writer.compress(examples, budget) if choosers else [])
         kept = {p: timed(partial(chooser.keep, examples, initial)) for p, chooser in choosers.items()}
         tell("drawing candidates")
@@ -138,6 +139,7 @@ def choice_columns(choice: Choice) -> Row:
         "chosen": choice.chosen,
         "skipped": choice.skipped,
         "rho": finite(choice.rho),
+        "threshold": finite(choice.threshold),
         "scores": [finite(score) for score in choice.scores],
         "drawn_tokens": sum(map(decoded_tokens, choice.candidates)),
         "subspace": None if choice.subspace is None else list(choice.subspace),

@@ -4,11 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
-from ragjax.decode.states import pool
 
 from ragjax.compress.favicomp import FaviComp
 from ragjax.compress.filters import Filter, OnlinePool, calibrate_filter, concentration, measure
 from ragjax.data.records import Document, Example
+from ragjax.decode.states import pool
 from ragjax.testing import tiny_model
 from tests.oracle import SHORT
 
@@ -58,6 +58,8 @@ def test_a_filter_is_stored_with_its_key_and_never_replaced(fixed, tmp_path):
     assert Filter.load(path) == fixed
     with pytest.raises(FileExistsError, match=r"filter\.json"):
         fixed.save(path)
+    with pytest.raises(FileExistsError, match=r"filter\.json"):
+        calibrate_filter(None, None, [], path=path)
     path.write_text('{"threshold": 1}')
     with pytest.raises(ValueError, match=r"filter\.json: no filter of ours"):
         Filter.load(path)

@@ -85,7 +85,7 @@ def as_item(example: Any, loaded: LoadedExamples) -> Item:
 def last_questions(points: Sequence[Experiment], loaded: LoadedExamples) -> dict[int, tuple[Any, ...]]:
     """The questions that each number of them calibrates a filter on: the last ones of the data."""
     shown = [replace(e, documents=e.documents[: points[0].top_k]) for e in loaded.examples]
-    return {point.calibration: tuple(shown[-point.calibration :]) for point in points if point.calibration}
+    return {point.calibrates: tuple(shown[-point.calibrates :]) for point in points if point.calibrates}
 
 
 def make_pipeline(
@@ -169,7 +169,7 @@ def make_chooser(point: Experiment, writer: Any, reader: Any, threshold: Callabl
         temperature=point.candidate_temperature or 0.0,
         repetition_penalty=point.candidate_penalty,
         selector=make_selector(point, reader, parts, kind=point.selector),
-        filter=threshold(point.calibration, **how) if point.filter == "calibrated" else None,
+        filter=threshold(point.calibrates, **how) if point.calibrates else None,
         sampler=point.sampler,
         initial_joins=point.initial_joins,
         batch=point.batch,

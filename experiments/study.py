@@ -104,7 +104,7 @@ def load_data(points: Sequence[Experiment]) -> dict[Source, LoadedExamples]:
     limits: dict[Source, list[int | None]] = {}
     for point in points:
         check_hub(point)
-        limits.setdefault(source_of(point), []).append(None if point.calibration else point.limit)
+        limits.setdefault(source_of(point), []).append(None if point.calibrates else point.limit)
     data = {source: load_source(*source, None if None in wanted else max(wanted)) for source, wanted in limits.items()}
     for point in points:
         check_documents(point, data[source_of(point)])
@@ -115,10 +115,10 @@ def load_data(points: Sequence[Experiment]) -> dict[Source, LoadedExamples]:
 
 def check_calibration(point: Experiment, loaded: LoadedExamples) -> None:
     """Raise ValueError where a point's filter would be calibrated on questions that it is evaluated on."""
-    left = len(loaded.examples) - (point.calibration or 0)
-    if point.calibration and (point.limit is None or point.limit > left):
+    left = len(loaded.examples) - point.calibrates
+    if point.calibrates and (point.limit is None or point.limit > left):
         raise ValueError(
-            f"{loaded.path}: the filter is calibrated on the last {point.calibration} of {len(loaded.examples)} "
+            f"{loaded.path}: the filter is calibrated on the last {point.calibrates} of {len(loaded.examples)} "
             f"questions, and limit is {point.limit}: set limit to at most {max(left, 0)}, or filter=none"
         )
 

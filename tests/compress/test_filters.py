@@ -4,11 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-from ragjax.decode.states import pool
 
+from ragjax.compress.base import Budget
 from ragjax.compress.favicomp import FaviComp
 from ragjax.compress.filters import Filter, OnlinePool, calibrate_filter, concentration, measure
 from ragjax.data.records import Document, Example
+from ragjax.decode.states import pool
 from ragjax.testing import tiny_model
 from tests.oracle import SHORT
 
@@ -81,6 +82,8 @@ def test_a_filter_refuses_its_own_questions_and_other_models_or_prompts(lm, comp
         with pytest.raises(ValueError, match="another compressor"):
             fixed.check(lm, dataclasses.replace(compressor, target=lm, **{name: value}), EXAMPLES[5:])
     fixed.check(lm, dataclasses.replace(compressor, batch=2), EXAMPLES[5:])
+    with pytest.raises(ValueError, match="another compressor or budget"):
+        fixed.check(lm, compressor, EXAMPLES[5:], Budget(tokens=9))
 
 
 def test_calibration_needs_questions_and_a_share(lm, compressor):

@@ -51,7 +51,8 @@ class Choosing:
         choosers = {p: self.choosers[p]() for p in points if p in self.choosers}
         for chooser in choosers.values():
             chooser.prepare()
-        tell("writing summaries")
+        if choosers:
+            tell("writing summaries")
         initial, writing = timed(lambda: self.writer.compress(examples, budget) if choosers else [])
         kept = {p: timed(partial(chooser.keep, examples, initial, budget)) for p, chooser in choosers.items()}
         tell("drawing candidates")
@@ -152,6 +153,7 @@ def choice_columns(choice: Choice) -> Row:
         "chosen": choice.chosen,
         "skipped": choice.skipped,
         "rho": finite(choice.rho),
+        "threshold": finite(choice.threshold),
         "scores": [finite(score) for score in choice.scores],
         "drawn_tokens": sum(map(decoded_tokens, choice.candidates)),
         "subspace": None if choice.subspace is None else list(choice.subspace),

@@ -78,7 +78,7 @@ def choices(made: Sequence[Row]) -> Row | None:
 
     `saved_tokens` is what the filter saved: its questions times the mean number of tokens drawn for the others.
     `scores` are the selector's over all drawn texts, where it measures them; `first_token` is what becomes of it under
-    SPS and the filter (None: neither looks).
+    SPS and the filter (None: neither looks), `threshold` the filter's.
     """
     if not made:
         return None
@@ -97,6 +97,7 @@ def choices(made: Sequence[Row]) -> Row | None:
         "scores": {"mean": float(np.mean(scores)), "std": float(np.std(scores))} if scores else None,
         "subspace": next((one["subspace"] for one in drawn), None),
         "first_token": made[0].get("first_token"),
+        "threshold": made[0].get("threshold"),
     }
 
 

@@ -60,8 +60,7 @@ class Filter:
     def save(self, path: str | os.PathLike) -> None:
         """Write it as JSON. Raises FileExistsError rather than replace a file."""
         path = epath.Path(path)
-        if path.exists():
-            raise FileExistsError(f"{path} exists: a threshold is not replaced")
+        _refuse_existing(path)
         path.write_text(json.dumps(asdict(self), indent=2))
 
     @classmethod
@@ -143,24 +142,29 @@ def calibrate_filter(
     layer: int = LAYER,
     budget: Budget | None = None,
     batch: int = 8,
+    path: str | os.PathLike | None = None,
 ) -> Filter:
     """Fix a filter's threshold: the value of rho that the top `share` of some questions' initial summaries exceed.
 
     Args:
       compressor: the one whose summaries are filtered; `reader`: the `LanguageModel` that reads them.
       examples: the calibration questions; the filter then refuses to be used on any of them.
+      path: a file to keep it in (`Filter.load` reads it).
 
     Raises:
       ValueError: for a share outside (0, 1), or where fewer than two questions have a summary.
+      FileExistsError: for a path where something is, before any model runs.
     """
     if not 0 < share < 1:
         raise ValueError(f"share lies in (0, 1), got {share}")
+    if path is not None:
+        _refuse_existing(epath.Path(path))
     texts = [one.text for one in compressor.compress(examples, budget)]
     values = measure(reader, texts, rho=rho, first_token=first_token, layer=layer, batch=batch)
     found = np.sort(values[np.isfinite(values)])[::-1]
     if len(found) < 2:
         raise ValueError(f"{len(found)} of the {len(texts)} calibration questions have a summary: give more")
-    return Filter(
+    fixed = Filter(
         # As written in decimals: in binary, 0.29 of 100 would be 28.
         threshold=float(found[int(Fraction(str(share)) * len(found))]),
         share=share,
@@ -171,6 +175,14 @@ def calibrate_filter(
         first_token=first_token,
         layer=layer,
     )
+    if path is not None:
+        fixed.save(path)
+    return fixed
+
+
+def _refuse_existing(path: epath.Path) -> None:
+    if path.exists():
+        raise FileExistsError(f"{path} exists: a threshold is not replaced")
 
 
 def measure(reader: Any, texts: Sequence[str], *, rho: str, first_token: str, layer: int, batch: int = 8) -> np.ndarray:

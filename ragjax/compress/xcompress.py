@@ -15,7 +15,7 @@ import numpy as np
 
 from ragjax.compress.base import Budget, Choice, Compressed, Compressor, call
 from ragjax.compress.filters import Filter, OnlinePool, measure
-from ragjax.compress.select import Candidates, Selector
+from ragjax.compress.select import Candidates, Selection, Selector
 from ragjax.data.records import Example
 from ragjax.decode.sampling import check_knobs
 
@@ -126,16 +126,25 @@ class XCompress:
         sets = [as_candidates(examples[i], pools[i]) for i in rest]
         selected = dict(zip(rest, self._selector.select(sets), strict=True))
         found = []
-        for i, (first, why) in enumerate(zip(initial, skipped, strict=True)):
-            rho = float(rhos[i]) if np.isfinite(rhos[i]) else None
-            if why is not None:
-                found.append(replace(first, choice=Choice(first, (), (), -1, rho, why)))
-                continue
-            scores, place = selected[i].scores, selected[i].chosen
-            chosen = -1 if place == len(drawn[i]) else place
-            choice = Choice(first, tuple(drawn[i]), scores, chosen, rho, subspace=self._measured_against)
-            found.append(replace(pools[i][place], choice=choice))
+        for i, (first, why, rho) in enumerate(zip(initial, skipped, rhos, strict=True)):
+            pick = selected.get(i)
+            winner = first if pick is None else pools[i][pick.chosen]
+            choice = self._choice(first, () if pick is None else drawn[i], pick)
+            known = replace(choice, rho=float(rho) if np.isfinite(rho) else None, skipped=why)
+            found.append(replace(winner, choice=known))
         return found
+
+    def _choice(self, initial: Compressed, drawn: Sequence[Compressed], pick: Selection | None) -> Choice:
+        """What is known of a choice; without a pick the initial text stands."""
+        stands = pick is None or pick.chosen == len(drawn)
+        return Choice(
+            initial=initial,
+            candidates=tuple(drawn),
+            scores=() if pick is None else pick.scores,
+            chosen=-1 if stands else pick.chosen,
+            threshold=getattr(self._filter, "threshold", None),
+            subspace=None if pick is None else self._measured_against,
+        )
 
     @cached_property
     def _reader(self) -> Any:

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from ragjax.compress import filters
 from ragjax.compress.base import Budget
 from ragjax.compress.favicomp import FaviComp
 from ragjax.compress.filters import Filter, OnlinePool, calibrate_filter, concentration, measure
@@ -53,12 +54,21 @@ def test_the_top_share_of_the_calibration_questions_exceed_the_threshold(lm, com
     assert fixed.keeps(np.array([np.nan, fixed.threshold, fixed.threshold + 1e-3])).tolist() == [False, False, True]
 
 
+def test_a_share_is_meant_in_decimals(lm, compressor, monkeypatch):
+    monkeypatch.setattr(FaviComp, "compress", lambda self, examples, budget: [])
+    monkeypatch.setattr(filters, "measure", lambda *_, **__: np.arange(100.0))
+    # In binary 0.29 of 100 is less than 29.
+    assert sum(np.arange(100.0) > calibrate_filter(compressor, lm, [], share=0.29).threshold) == 29
+
+
 def test_a_filter_is_stored_with_its_key_and_never_replaced(fixed, tmp_path):
     path = tmp_path / "filter.json"
     fixed.save(path)
     assert Filter.load(path) == fixed
     with pytest.raises(FileExistsError, match=r"filter\.json"):
         fixed.save(path)
+    with pytest.raises(FileExistsError, match=r"filter\.json"):
+        calibrate_filter(None, None, [], path=path)
     path.write_text('{"threshold": 1}')
     with pytest.raises(ValueError, match=r"filter\.json: no filter of ours"):
         Filter.load(path)

@@ -49,7 +49,7 @@ def test_points_share_one_draw_and_look_at_its_first_candidates(rows):
             choice = row["choice"]
             assert choice["candidates"] == len(choice["scores"]) == (2 if "candidates 2" in label else 4)
             assert choice["distinct"] == (1 if "candidates 2" in label else 2)
-            assert choice["skipped"] is choice["rho"] is choice["subspace"] is None
+            assert choice["skipped"] is choice["rho"] is choice["subspace"] is choice["threshold"] is None
             assert choice["first_token"] == (None if choice["selector"] == "first" else "keep")
     by_label = {label: of[0]["choice"]["chosen"] for label, of in chosen.items()}
     assert sorted(by_label.values()) == [0, 0, 3, 3]

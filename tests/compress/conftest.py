@@ -1,4 +1,4 @@
-"""An empty place for what these tests keep: no subspace of theirs lands beside real checkpoints, or is found there."""
+"""Fixtures of the compressors' tests."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,8 @@ import pytest
 
 
 @pytest.fixture(scope="module", autouse=True)
-def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _subspaces_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tiny models are no converted checkpoints: their subspaces would be kept under `RAGJAX_HOME`."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAGJAX_HOME", str(tmp_path_factory.mktemp("home")))
+        patch.setenv("RAGJAX_HOME", str(tmp_path_factory.mktemp("checkpoints")))
         yield

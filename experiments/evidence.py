@@ -146,7 +146,7 @@ def decoded_tokens(one: Compressed) -> int:
 
 
 def alphas_of(point: Experiment) -> tuple[float, ...]:
-    """The target's weights whose texts, joined in this order, are the point's evidence (METHODS section 1)."""
+    """The target's weights whose texts, joined in this order, are the point's evidence."""
     return weights_of(point.method, point.alpha)
 
 

@@ -77,7 +77,8 @@ def choices(made: Sequence[Row]) -> Row | None:
     """How a point's texts were chosen; None where none was.
 
     `saved_tokens` is what the filter saved: its questions times the mean number of tokens drawn for the others.
-    `scores` are the selector's over all drawn texts, where it measures them; `first_token` is what becomes of it under
+    `scores` are the selector's over all drawn texts, where it measures them; `unmeasured` counts the questions none of
+    whose texts has a score (no key token), which show the first one; `first_token` is what becomes of it under
     SPS and the filter (None: neither looks), `threshold` the filter's.
     """
     if not made:
@@ -85,7 +86,7 @@ def choices(made: Sequence[Row]) -> Row | None:
     drawn = [one for one in made if one["skipped"] is None]
     skipped = Counter(one["skipped"] for one in made if one["skipped"] is not None)
     tokens = [one["drawn_tokens"] for one in drawn]
-    measured = [one for one in drawn if one["selector"] not in ("first", "random")]
+    measured = [one for one in drawn if one["selector"] not in ("first", "random", "mixture")]
     scores = [score for one in measured for score in one["scores"] if score is not None]
     return {
         "questions": len(made),
@@ -95,6 +96,7 @@ def choices(made: Sequence[Row]) -> Row | None:
         "drawn_tokens": sum(tokens),
         "saved_tokens": round(skipped["filter"] * float(np.mean(tokens))) if drawn else None,
         "scores": {"mean": float(np.mean(scores)), "std": float(np.std(scores))} if scores else None,
+        "unmeasured": sum(all(score is None for score in one["scores"]) for one in drawn),
         "subspace": next((one["subspace"] for one in drawn), None),
         "first_token": made[0].get("first_token"),
         "threshold": made[0].get("threshold"),
@@ -125,7 +127,7 @@ def measure(rows: Sequence[Row]) -> Row:
 
 
 def compression_rate(rows: Sequence[Row]) -> Row:
-    """Sum of retrieved over sum of compressed tokens (METHODS section 1); texts without a token are in both sums."""
+    """Sum of retrieved over sum of compressed tokens ; texts without a token are in both sums."""
     rates = [row["rate"] for row in rows]
     empty = sum(rate["compressed"] == 0 for rate in rates)
     if empty == len(rates):

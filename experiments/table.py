@@ -106,6 +106,8 @@ def describe_choice(made: Row, seconds: Mapping[str, float]) -> str:
         words.append(f"{made['drawn_tokens']:,} tokens drawn, about {made['saved_tokens']:,} saved by the filter")
     if made["scores"]:
         words.append(f"scores {made['scores']['mean']:.4g}, standard deviation {made['scores']['std']:.2g}")
+    if made["unmeasured"]:
+        words.append(f"{made['unmeasured']} questions without any score, the first candidate shown")
     if made["subspace"]:
         words.append("residuals of a subspace of R = {} in {} dimensions".format(*made["subspace"]))
     if made["threshold"] is not None:

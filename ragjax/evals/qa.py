@@ -1,4 +1,4 @@
-"""From a reader's raw reply and the golds to the scores of one question (METHODS: Acc, EM, token F1, Hits).
+"""From a reader's raw reply and the golds to the scores of one question (Acc, EM, token F1, Hits).
 
 Every score lies in [0, 1] and is the best over the golds, taken for each metric apart. Golds that normalise to nothing
 match everything, so they are dropped and counted; a question without a usable gold has no score (None), never 0.

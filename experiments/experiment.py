@@ -12,17 +12,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ragjax.compress.geometry import PRESETS
-from ragjax.decode.states import FIRST_TOKEN, LAYER, POOLINGS
-
 from experiments.methods import ALWAYS, METHODS, READ_WITH, models_of, reads_of
 from ragjax.compress.base import Budget
 from ragjax.compress.filters import RHOS
+from ragjax.compress.geometry import PRESETS
 from ragjax.compress.xcompress import SAMPLERS
 from ragjax.data.catalog import DATASETS, find_split
 from ragjax.data.sources import HUB
 from ragjax.decode.ensemble import MIXES
 from ragjax.decode.prompt import FORMATS
+from ragjax.decode.states import FIRST_TOKEN, LAYER, POOLINGS
 from ragjax.evals.demonstrations import NUMBER
 from ragjax.evals.normalize import NORMALIZERS
 from ragjax.evals.reader import ORDERS

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from ragjax.compress.geometry import sps, sps_subspace
 
+from ragjax.compress.geometry import sps, sps_subspace
 from ragjax.compress.select import SELECTORS, Candidates, Selector, choose
 from ragjax.decode.text import perplexity
 from ragjax.testing import tiny_model

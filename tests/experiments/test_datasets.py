@@ -98,6 +98,12 @@ def test_I03_the_hub_out_of_reach_says_what_to_do(datasets, capsys, monkeypatch)
     assert "musique_ans_v1.0_dev.jsonl from musique_v1.0.zip" in capsys.readouterr().err
 
 
+def test_a_model_that_cannot_be_had_is_told_before_a_dataset_is_fetched(datasets, capsys, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: pytest.fail("a dataset was fetched"))
+    assert sweep("--dataset", "hotpotqa", "--set", "reader=missing.txt") == 2
+    assert "no model 'missing.txt'" in capsys.readouterr().err
+
+
 def test_methods_without_documents_run_on_questions_alone(datasets):
     Path("study.py").write_text(
         "from experiments.experiment import Experiment\n"
@@ -174,7 +180,7 @@ def test_the_official_normaliser_is_that_of_the_named_dataset(datasets):
 
 
 def test_a_source_is_loaded_once_as_far_as_its_points_need():
-    base = Experiment(method="raw", reader="r", data="questions")
+    base = Experiment(method="raw", reader="r", data="questions").canonical()
     data = load_data([replace(base, limit=2), replace(base, limit=4), replace(base, method="no_context")])
     assert [len(loaded.examples) for loaded in data.values()] == [44]
     assert source_of(base) in data

@@ -35,12 +35,12 @@ class Choosing:
     """The points of a group; `choosers` makes the `XCompress` of each that chooses, by its position.
 
     `writer` writes and draws the summaries; `scorers` (selectors by name) score the candidates of points that show a
-    fixed one; `count` counts the reader's tokens.
+    fixed one, by position; `count` counts the reader's tokens.
     """
 
     writer: Any
     choosers: Mapping[int, Callable[[], Any]]
-    scorers: Mapping[str, Any]
+    scorers: Mapping[int, Mapping[str, Any]]
     count: Callable[[str], int]
 
     def gather(
@@ -49,9 +49,12 @@ class Choosing:
         """As `Maker.gather`."""
         budget, n = Budget.of(next(iter(points.values())).budget), len(examples)
         choosers = {p: self.choosers[p]() for p in points if p in self.choosers}
-        tell("writing summaries")
+        for chooser in choosers.values():
+            chooser.prepare()
+        if choosers:
+            tell("writing summaries")
         initial, writing = timed(lambda: self.writer.compress(examples, budget) if choosers else [])
-        kept = {p: timed(partial(chooser.keep, examples, initial)) for p, chooser in choosers.items()}
+        kept = {p: timed(partial(chooser.keep, examples, initial, budget)) for p, chooser in choosers.items()}
         tell("drawing candidates")
         drawn, drawing = timed(lambda: self._draw(points, {p: of for p, (of, _) in kept.items()}, examples, budget))
         tell("choosing")
@@ -60,16 +63,16 @@ class Choosing:
             for p, (of, _) in kept.items()
         }
         fixed = [p for p in points if p not in choosers]
-        scores, scoring = timed(lambda: self._score(examples, drawn) if fixed else [])
-        evidence = {p: [self._chosen(one, points[p].selector) for one in found] for p, (found, _) in chosen.items()}
+        scores, scoring = timed(lambda: self._score(examples, drawn, fixed))
+        evidence = {p: [self._chosen(one, points[p]) for one in found] for p, (found, _) in chosen.items()}
         for p in fixed:
-            rows = zip(cut(drawn, points[p], n), scores, strict=True)
+            rows = zip(cut(drawn, points[p], n), scores[p], strict=True)
             evidence[p] = [self._candidate(points[p].draw, row, of) for row, of in rows]
         filtered = {p: of for p, of in kept.items() if points[p].filter != "none"}
         clocks = {"filter": filtered, "select": chosen}
         timings = [charge(stage, clock, p, 1.0, 0, n) for stage, of in clocks.items() for p, (_, clock) in of.items()]
         timings += [charge("write", writing, p, 1.0, sum(map(decoded_tokens, initial)), n) for p in choosers]
-        timings += [charge("score", scoring, p, 1 / len(fixed), 0, n) for p in fixed]
+        timings += [charge("measure", scoring, p, 1 / len(fixed), 0, n) for p in fixed]
         timings += draw_costs(points, {p: of for p, (of, _) in kept.items()}, drawn, drawing, n)
         return [evidence[p] for p in points], timings
 
@@ -89,22 +92,30 @@ class Choosing:
         )
         return dict(zip(wanted, rows, strict=True))
 
-    def _score(self, examples: Sequence[Example], drawn: Drawn) -> list[dict[str, np.ndarray]]:
-        """The scores of each question's candidates by each scorer, arrays of [C]."""
-        sets = [as_candidates(example, drawn[i]) for i, example in enumerate(examples)]
-        found = {name: scorer.score(sets) for name, scorer in self.scorers.items()}
-        return [{name: scores[i] for name, scores in found.items()} for i in range(len(examples))]
+    def _score(
+        self, examples: Sequence[Example], drawn: Drawn, fixed: Sequence[int]
+    ) -> dict[int, list[dict[str, np.ndarray]]]:
+        """For each of the points `fixed`, the scores of each question's candidates by each scorer, arrays of [C]."""
+        distinct = {id(scorer): scorer for p in fixed for scorer in self.scorers[p].values()}
+        sets = [as_candidates(example, drawn[i]) for i, example in enumerate(examples)] if fixed else []
+        found = {key: scorer.score(sets) for key, scorer in distinct.items()}
+        return {
+            p: [{name: found[id(of)][i] for name, of in self.scorers[p].items()} for i in range(len(examples))]
+            for p in fixed
+        }
 
-    def _chosen(self, one: Compressed, selector: str) -> Evidence:
+    def _chosen(self, one: Compressed, point: Experiment) -> Evidence:
         evidence = as_evidence([one], self.count)
-        columns = {**evidence.columns, "choice": {"selector": selector, **choice_columns(one.choice)}}
+        how = {"selector": point.selector, "first_token": point.first_token}
+        columns = {**evidence.columns, "choice": {**how, **choice_columns(one.choice)}}
         drawn = sum(map(decoded_tokens, one.choice.candidates))
         return Evidence(evidence.context, columns, decoded_tokens(one.choice.initial) + drawn)
 
     def _candidate(self, draw: int, row: Sequence[Compressed], scores: Mapping[str, np.ndarray]) -> Evidence:
         evidence = as_evidence([row[draw]], self.count)
         mine = {name: finite(values[draw]) for name, values in scores.items()}
-        return Evidence(evidence.context, {**evidence.columns, "candidate": {"draw": draw, "scores": mine}})
+        columns = {**evidence.columns, "candidate": {"draw": draw, "scores": mine}}
+        return Evidence(evidence.context, columns, evidence.generated)
 
 
 def needs(p: int, i: int, kept: Mapping[int, Kept]) -> bool:
@@ -120,11 +131,15 @@ def cut(drawn: Drawn, point: Experiment, n: int) -> list[Sequence[Compressed]]:
 def draw_costs(
     points: Mapping[int, Experiment], kept: Mapping[int, Kept], drawn: Drawn, clock: Clock, n: int
 ) -> list[Row]:
-    """What drawing cost each point: the share of the tokens that are its own. Shares may add up to more than 1."""
+    """What drawing cost each point: the share of the tokens that are its own. Shares may add up to more than 1.
+
+    A point that shows a fixed candidate has that one's tokens alone.
+    """
     total = sum(decoded_tokens(one) for row in drawn.values() for one in row)
     rows = []
     for p, point in points.items():
-        mine = [one for i, row in enumerate(cut(drawn, point, n)) if needs(p, i, kept) for one in row]
+        seen = [row for i, row in enumerate(cut(drawn, point, n)) if needs(p, i, kept)]
+        mine = [one for row in seen for one in (row if p in kept else row[point.draw : point.draw + 1])]
         tokens = sum(map(decoded_tokens, mine))
         rows.append(charge("draw", clock, p, tokens / total if total else 0.0, tokens, n))
     return rows
@@ -138,6 +153,7 @@ def choice_columns(choice: Choice) -> Row:
         "chosen": choice.chosen,
         "skipped": choice.skipped,
         "rho": finite(choice.rho),
+        "threshold": finite(choice.threshold),
         "scores": [finite(score) for score in choice.scores],
         "drawn_tokens": sum(map(decoded_tokens, choice.candidates)),
         "subspace": None if choice.subspace is None else list(choice.subspace),

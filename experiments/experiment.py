@@ -213,6 +213,11 @@ class Experiment:
         return replace(point, preset=self.preset, temperature=None, top_p=None)
 
     @property
+    def calibrates(self) -> int:
+        """How many questions, the data's last ones, a filter is calibrated on; 0 without one."""
+        return self.calibration if self.method == "xcompress" and self.filter == "calibrated" else 0
+
+    @property
     def samples(self) -> bool:
         """Whether anything is drawn at random."""
         decodes = METHODS[self.method].decodes_with

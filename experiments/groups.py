@@ -8,7 +8,7 @@ from typing import Any
 from experiments.choosing import SCORERS, Choosing
 from experiments.evidence import Decoding, Maker, Writing, alphas_of
 from experiments.experiment import Experiment
-from experiments.methods import FREE_FIELDS, METHODS, SHARED_FIELDS
+from experiments.methods import FREE_FIELDS, METHODS, READ_WITH, SHARED_FIELDS
 from experiments.pipeline import Pipeline
 from experiments.study import Library, Source, prompts_of, settings_of, source_of
 from ragjax.compress.base import Budget
@@ -37,6 +37,8 @@ def shares_work(a: Experiment, b: Experiment) -> bool:
         return False
     pairs = [(getattr(a, field), getattr(b, field)) for field in SHARED_FIELDS[family]]
     free = FREE_FIELDS[family].union(SHARED_FIELDS[family])
+    # The first samples of any number are the same, the best beams are not.
+    free -= {"candidates"} if a.sampler == "beams" else set()
     return common_fields(a, free) == common_fields(b, free) and all(None in p or p[0] == p[1] for p in pairs)
 
 
@@ -85,7 +87,7 @@ def as_item(example: Any, loaded: LoadedExamples) -> Item:
 def last_questions(points: Sequence[Experiment], loaded: LoadedExamples) -> dict[int, tuple[Any, ...]]:
     """The questions that each number of them calibrates a filter on: the last ones of the data."""
     shown = [replace(e, documents=e.documents[: points[0].top_k]) for e in loaded.examples]
-    return {point.calibration: tuple(shown[-point.calibration :]) for point in points if point.calibration}
+    return {point.calibrates: tuple(shown[-point.calibrates :]) for point in points if point.calibrates}
 
 
 def make_pipeline(
@@ -154,9 +156,22 @@ def make_choosing(
         for p, point in enumerate(points)
         if point.method == "xcompress"
     }
-    fixed = [point for point in points if point.method == "candidate"]
-    scorers = {name: make_selector(fixed[0], reader, parts, **of) for name, of in SCORERS.items()} if fixed else {}
-    return Choosing(writer, choosers, scorers, count)
+    fixed = {p: point for p, point in enumerate(points) if point.method == "candidate"}
+    return Choosing(writer, choosers, make_scorers(fixed, reader, parts), count)
+
+
+def make_scorers(points: Mapping[int, Experiment], reader: Any, parts: Library) -> dict[int, dict[str, Any]]:
+    """The selectors that score the candidates of each point; what would score alike is one selector."""
+    made: dict[tuple, Any] = {}
+    scorers: dict[int, dict[str, Any]] = {p: {} for p in points}
+    for p, point in points.items():
+        for name, given in SCORERS.items():
+            stated = {**vars(point), **given}
+            key = (given["kind"], *(stated[field] for field in sorted(READ_WITH["selector"][given["kind"]])))
+            if key not in made:
+                made[key] = make_selector(point, reader, parts, **given)
+            scorers[p][name] = made[key]
+    return scorers
 
 
 def make_chooser(point: Experiment, writer: Any, reader: Any, threshold: Callable[..., Any], parts: Library) -> Any:
@@ -169,7 +184,7 @@ def make_chooser(point: Experiment, writer: Any, reader: Any, threshold: Callabl
         temperature=point.candidate_temperature or 0.0,
         repetition_penalty=point.candidate_penalty,
         selector=make_selector(point, reader, parts, kind=point.selector),
-        filter=threshold(point.calibration, **how) if point.filter == "calibrated" else None,
+        filter=threshold(point.calibrates, **how) if point.calibrates else None,
         sampler=point.sampler,
         initial_joins=point.initial_joins,
         batch=point.batch,

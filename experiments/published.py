@@ -73,10 +73,11 @@ def on_datasets(point: Experiment, datasets: Sequence[str] = tuple(SPLITS)) -> l
 def all_methods(point: Experiment) -> list[Experiment]:
     """Table 1's rows that exist here, on the datasets that each has."""
     gold = zip_(point, method=["gold"], golds=["hub"])
-    rows = zip_(point, method=["no_context", "raw", "generated", "zero_shot", "favicomp"])
-    return chain(
-        *(on_datasets(row, MULTI_DOCUMENT) for row in gold), *(on_datasets(row) for row in [*rows, compact(point)])
+    plain, decoded = (
+        zip_(point, method=names) for names in (["no_context", "raw", "generated"], ["zero_shot", "favicomp"])
     )
+    rows = [*plain, compact(point), *decoded]
+    return chain(*(on_datasets(row, MULTI_DOCUMENT) for row in gold), *(on_datasets(row) for row in rows))
 
 
 def compact(point: Experiment) -> Experiment:

@@ -17,6 +17,8 @@ from experiments.methods import EXECUTION_FIELDS, METHODS
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, read_prompts, texts_of
 from ragjax.data.catalog import find_split
 from ragjax.data.files import LoadedExamples, load_examples
+from ragjax.data.identity import content_hash
+from ragjax.data.records import Example
 from ragjax.data.sources import HUB, join_golds, load_dataset, needs_documents
 from ragjax.evals.parts import digest
 
@@ -103,7 +105,7 @@ def load_data(points: Sequence[Experiment]) -> dict[Source, LoadedExamples]:
     """
     limits: dict[Source, list[int | None]] = {}
     for point in points:
-        limits.setdefault(source_of(point), []).append(None if point.calibration else point.limit)
+        limits.setdefault(source_of(point), []).append(None if point.calibrates else point.limit)
     data = {source: load_source(*source, None if None in wanted else max(wanted)) for source, wanted in limits.items()}
     for point in points:
         check_documents(point, data[source_of(point)])
@@ -114,12 +116,26 @@ def load_data(points: Sequence[Experiment]) -> dict[Source, LoadedExamples]:
 
 def check_calibration(point: Experiment, loaded: LoadedExamples) -> None:
     """Raise ValueError where a point's filter would be calibrated on questions that it is evaluated on."""
-    left = len(loaded.examples) - (point.calibration or 0)
-    if point.calibration and (point.limit is None or point.limit > left):
+    if not point.calibrates:
+        return
+    left = len(loaded.examples) - point.calibrates
+    if point.limit is None or point.limit > left:
         raise ValueError(
-            f"{loaded.path}: the filter is calibrated on the last {point.calibration} of {len(loaded.examples)} "
+            f"{loaded.path}: the filter is calibrated on the last {point.calibrates} of {len(loaded.examples)} "
             f"questions, and limit is {point.limit}: set limit to at most {max(left, 0)}, or filter=none"
         )
+    held = {seen_content(point, example) for example in loaded.examples[left:]}
+    twice = [example.id for example in loaded.examples[: point.limit] if seen_content(point, example) in held]
+    if twice:
+        raise ValueError(
+            f"{loaded.path}: {len(twice)} of the first {point.limit} questions, {twice[0]!r} for one, are also among "
+            f"the last {point.calibrates}, which the filter is calibrated on: take them out, or set filter=none"
+        )
+
+
+def seen_content(point: Experiment, example: Example) -> str:
+    """The hash of what a point's models see of an example."""
+    return content_hash(replace(example, documents=example.documents[: point.top_k]), golds=False)
 
 
 def load_source(

@@ -16,6 +16,8 @@ from ragjax.evals.run import Row
 from ragjax.evals.significance import STATISTICS, bootstrap_interval, holm, paired_comparison, ratio_interval
 
 SPLITS = {"all": (None, 0.0, 1.0), "hits_0": (0.0,), "hits_1": (1.0,)}
+MEASURING = ("score", "measure")
+"""The stages that make no answer: perplexities of what was shown, and scores of candidates that are not chosen by."""
 
 
 def summarize(rows: Sequence[Row], timings: Sequence[Row], references: Mapping[str, str]) -> Row:
@@ -75,7 +77,8 @@ def choices(made: Sequence[Row]) -> Row | None:
     """How a point's texts were chosen; None where none was.
 
     `saved_tokens` is what the filter saved: its questions times the mean number of tokens drawn for the others.
-    `scores` are the selector's over all drawn texts, where it measures them.
+    `scores` are the selector's over all drawn texts, where it measures them; `first_token` is what becomes of it under
+    SPS and the filter (None: neither looks), `threshold` the filter's.
     """
     if not made:
         return None
@@ -93,6 +96,8 @@ def choices(made: Sequence[Row]) -> Row | None:
         "saved_tokens": round(skipped["filter"] * float(np.mean(tokens))) if drawn else None,
         "scores": {"mean": float(np.mean(scores)), "std": float(np.std(scores))} if scores else None,
         "subspace": next((one["subspace"] for one in drawn), None),
+        "first_token": made[0].get("first_token"),
+        "threshold": made[0].get("threshold"),
     }
 
 
@@ -152,12 +157,12 @@ def speed(timings: Sequence[Row]) -> Row:
     A single batch has no interval.
     """
     stages = {stage: seconds_per_item(timings, stage) for stage in dict.fromkeys(timing["stage"] for timing in timings)}
-    working = [timing for timing in timings if timing["stage"] != "score"]
+    working = [timing for timing in timings if timing["stage"] not in MEASURING]
     batches: dict[str, list[Row]] = {}
     for timing in working:
         batches.setdefault(timing["part"], []).append(timing)
     tokens, seconds = ([sum(t[what] for t in of) for of in batches.values()] for what in ("tokens", "seconds"))
-    each = sum(seconds_of for stage, seconds_of in stages.items() if stage != "score")
+    each = sum(seconds_of for stage, seconds_of in stages.items() if stage not in MEASURING)
     rate = asdict(ratio_interval(tokens, seconds) if any(seconds) else ratio_interval([], []))
     return {
         "tokens_per_second": rate if len(batches) > 1 else {**rate, "low": None, "high": None},

@@ -108,6 +108,10 @@ def describe_choice(made: Row, seconds: Mapping[str, float]) -> str:
         words.append(f"scores {made['scores']['mean']:.4g}, standard deviation {made['scores']['std']:.2g}")
     if made["subspace"]:
         words.append("residuals of a subspace of R = {} in {} dimensions".format(*made["subspace"]))
+    if made["threshold"] is not None:
+        words.append(f"threshold of the filter {made['threshold']:.4g}")
+    if made["first_token"] is not None:
+        words.append(f"first token: {made['first_token']}")
     stages = ", ".join(f"{stage} {of:.2g}" for stage, of in seconds.items())
     return "; ".join([*words, f"seconds a question: {stages}"])
 

@@ -32,15 +32,18 @@ def note_padding(padded: int, real: int) -> None:
 
 def describe_programs() -> str:
     """The terms that bound what was compiled: prompt lengths for prefill; modes, cache shapes and row counts for
-    decoding (a mode is what is static: the members, the mix, the step counts). And what the padding of prompts cost."""
+    decoding (a mode is what is static: the members, the mix, the step counts). And what the padding of prompts cost.
+    Other programs are counted by their names."""
     prefills = {key[1:] for key in PROGRAMS if key[0] == "prefill"}
     decodes = {key[1:] for key in PROGRAMS if key[0] == "decode"}
     lengths = ", ".join(str(length) for length in sorted({key[2] for key in prefills})) or "nothing"
     modes, shapes, rows = (len({key[n] for key in decodes}) for n in range(3))
+    others = Counter(key[0] for key in PROGRAMS if key[0] not in ("prefill", "decode"))
     ratio = PROMPT_TOKENS["padded"] / max(PROMPT_TOKENS["real"], 1)
     return (
         f"{len(prefills)} prefill (prompts padded to {lengths}; {ratio:.2f} tokens for each real one), "
         f"{len(decodes)} decode ({modes} modes, {shapes} cache shapes, {rows} row counts)"
+        + "".join(f", {count} {name}" for name, count in sorted(others.items()))
     )
 
 

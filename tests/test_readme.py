@@ -17,10 +17,14 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_python_example_runs(smollm2: Path) -> None:
-    (code,) = blocks("python")
+    code, chosen = blocks("python")
     assert '"checkpoints/smollm2-135m-instruct"' in code
     names: dict = {}
     exec(compile(code.replace("checkpoints/smollm2-135m-instruct", str(smollm2)), "README.md", "exec"), names)
+    exec(compile(chosen, "README.md", "exec"), names)
+    choice = names["best"].choice
+    assert names["best"].text == choice.candidates[choice.chosen].text
+    assert choice.scores[choice.chosen] == min(choice.scores)
     out, answer = names["out"], names["answer"]
     assert out.status in ("ok", "length")
     assert out.text == "".join(out.trace.pieces).strip() != ""

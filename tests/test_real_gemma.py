@@ -21,6 +21,7 @@ from ragjax.decode.prompt import build_prompt
 from ragjax.decode.text import generate
 from ragjax.models import decoder
 from ragjax.models.published import published_config
+from tests.real_sps import check_sps
 
 ROOT = Path(__file__).resolve().parent.parent
 STORY = (
@@ -129,3 +130,10 @@ def test_favicomp_runs_without_a_chat_template(lm, oracle) -> None:
         members = [(list(prompt.ids), 0.5) for prompt in prompts]
         assert all(ids.count(lm.tokenizer.bos_token_id) == 1 for ids, _ in members)
         assert compressed.trace.tokens.tolist() == greedy(oracle, members, 12, lm.stop_ids)
+
+
+def test_sps_scores_and_rankings(lm, oracle, tmp_path, capsys) -> None:
+    """As numpy's in float64, from the states of the same oracle; the published energy keeps 584 directions."""
+    line = check_sps(lm, oracle, tmp_path, 584)
+    with capsys.disabled():
+        print(f"\n  {line}")

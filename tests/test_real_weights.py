@@ -23,6 +23,7 @@ from ragjax.decode.loop import prefill
 from ragjax.decode.prompt import build_prompt
 from ragjax.decode.text import generate
 from ragjax.models import decoder
+from tests.real_sps import check_sps
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (
@@ -120,3 +121,10 @@ def test_hidden_dtype_is_the_checkpoint_s(lm) -> None:
     filled = prefill(lm.params, lm.config, tokens, valid, width=lm.vocab_width)
     assert filled.cache.keys[0].dtype == np.float32
     assert filled.logits.shape == (1, lm.vocab_width)
+
+
+def test_sps_scores_and_rankings(lm, oracle, tmp_path, capsys) -> None:
+    """As numpy's in float64, from the states of the same oracle; the published energy keeps 525 directions."""
+    line = check_sps(lm, oracle, tmp_path, 525)
+    with capsys.disabled():
+        print(f"\n  {line}")

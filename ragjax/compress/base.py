@@ -111,7 +111,7 @@ class Choice:
     `candidates` are the texts that were drawn, none where sampling was skipped; `scores` the selector's, lower is
     better, with the initial text's last where it took part; `chosen` the index of the winner, -1 for the initial
     text. `rho` is what the filter looked at. `skipped` says why nothing was drawn: "filter" or the initial status.
-    `subspace` are the rank and the width of the subspace that SPS was measured against.
+    `threshold` is the filter's, `subspace` the rank and the width of the subspace that SPS was measured against.
     """
 
     initial: "Compressed"
@@ -120,6 +120,7 @@ class Choice:
     chosen: int
     rho: float | None = None
     skipped: str | None = None
+    threshold: float | None = None
     subspace: tuple[int, int] | None = None
 
     @property

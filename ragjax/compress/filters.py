@@ -7,8 +7,9 @@ is the published code's, whose decisions depend on the order of the data.
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -43,8 +44,8 @@ class Filter:
     """A threshold and what it holds for.
 
     A question keeps its initial summary where `rho` exceeds `threshold`, which the top `share` of the calibration
-    questions do. `reader` and `compressor` say by content which models and prompts it was measured with, `rows` are
-    the hashes of the questions: none of them may be evaluated with it.
+    questions do. `reader` and `compressor` say by content which models, prompts and budget it was measured with, `rows`
+    are the hashes of the questions: none of them may be evaluated with it.
     """
 
     threshold: float
@@ -59,8 +60,7 @@ class Filter:
     def save(self, path: str | os.PathLike) -> None:
         """Write it as JSON. Raises FileExistsError rather than replace a file."""
         path = epath.Path(path)
-        if path.exists():
-            raise FileExistsError(f"{path} exists: a threshold is not replaced")
+        _refuse_existing(path)
         path.write_text(json.dumps(asdict(self), indent=2))
 
     @classmethod
@@ -72,15 +72,17 @@ class Filter:
         except (TypeError, KeyError, ValueError) as error:
             raise ValueError(f"{os.fspath(path)}: no filter of ours ({error})") from None
 
-    def check(self, reader: Any, compressor: Compressor, examples: Sequence[Example]) -> None:
-        """Refuse models or prompts other than the calibration's, and questions of the calibration itself.
+    def check(
+        self, reader: Any, compressor: Compressor, examples: Sequence[Example], budget: Budget | None = None
+    ) -> None:
+        """Refuse another model, prompt or budget than the calibration's, and questions of the calibration itself.
 
         Raises:
           ValueError: naming what differs, or the first such question.
         """
         for name, mine, theirs in (
             ("reader", self.reader, reader.fingerprint),
-            ("compressor", self.compressor, _digest(describe(compressor))),
+            ("compressor or budget", self.compressor, _writer_key(compressor, budget)),
         ):
             if mine != theirs:
                 raise ValueError(f"the filter was calibrated with another {name}: calibrate it for this one")
@@ -110,7 +112,9 @@ class OnlinePool:
     layer: int = LAYER
     pool: list[float] = field(default_factory=list)
 
-    def check(self, reader: Any, compressor: Compressor, examples: Sequence[Example]) -> None:
+    def check(
+        self, reader: Any, compressor: Compressor, examples: Sequence[Example], budget: Budget | None = None
+    ) -> None:
         """Anything goes."""
 
     def keeps(self, values: np.ndarray) -> np.ndarray:
@@ -138,33 +142,47 @@ def calibrate_filter(
     layer: int = LAYER,
     budget: Budget | None = None,
     batch: int = 8,
+    path: str | os.PathLike | None = None,
 ) -> Filter:
     """Fix a filter's threshold: the value of rho that the top `share` of some questions' initial summaries exceed.
 
     Args:
       compressor: the one whose summaries are filtered; `reader`: the `LanguageModel` that reads them.
       examples: the calibration questions; the filter then refuses to be used on any of them.
+      path: a file to keep it in (`Filter.load` reads it).
 
     Raises:
       ValueError: for a share outside (0, 1), or where fewer than two questions have a summary.
+      FileExistsError: for a path where something is, before any model runs.
     """
     if not 0 < share < 1:
         raise ValueError(f"share lies in (0, 1), got {share}")
+    if path is not None:
+        _refuse_existing(epath.Path(path))
     texts = [one.text for one in compressor.compress(examples, budget)]
     values = measure(reader, texts, rho=rho, first_token=first_token, layer=layer, batch=batch)
     found = np.sort(values[np.isfinite(values)])[::-1]
     if len(found) < 2:
         raise ValueError(f"{len(found)} of the {len(texts)} calibration questions have a summary: give more")
-    return Filter(
-        threshold=float(found[min(int(share * len(found)), len(found) - 1)]),
+    fixed = Filter(
+        # As written in decimals: in binary, 0.29 of 100 would be 28.
+        threshold=float(found[int(Fraction(str(share)) * len(found))]),
         share=share,
         reader=reader.fingerprint,
-        compressor=_digest(describe(compressor)),
+        compressor=_writer_key(compressor, budget),
         rows=tuple(content_hash(example, golds=False) for example in examples),
         rho=rho,
         first_token=first_token,
         layer=layer,
     )
+    if path is not None:
+        fixed.save(path)
+    return fixed
+
+
+def _refuse_existing(path: epath.Path) -> None:
+    if path.exists():
+        raise FileExistsError(f"{path} exists: a threshold is not replaced")
 
 
 def measure(reader: Any, texts: Sequence[str], *, rho: str, first_token: str, layer: int, batch: int = 8) -> np.ndarray:
@@ -172,5 +190,6 @@ def measure(reader: Any, texts: Sequence[str], *, rho: str, first_token: str, la
     return concentration(pooled_states(reader, texts, layer=layer, first_token=first_token, batch=batch), rho)
 
 
-def _digest(settings: Mapping[str, Any]) -> str:
+def _writer_key(compressor: Compressor, budget: Budget | None) -> str:
+    settings = {**describe(compressor), "budget": budget and asdict(budget)}
     return xxhash.xxh3_128_hexdigest(json.dumps(settings, sort_keys=True).encode())

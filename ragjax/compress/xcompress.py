@@ -1,4 +1,4 @@
-"""xCompress: several summaries, and the reader's own geometry chooses (sections 2 of METHODS; arXiv 2508.05909).
+"""xCompress: several summaries, and the reader's own geometry chooses (arXiv 2508.05909).
 
 1. The compressor writes an initial summary of every question.
 2. A filter keeps it where the reader's states of it are concentrated enough (`ragjax.compress.filters`).
@@ -15,7 +15,7 @@ import numpy as np
 
 from ragjax.compress.base import Budget, Choice, Compressed, Compressor, call
 from ragjax.compress.filters import Filter, OnlinePool, measure
-from ragjax.compress.select import Candidates, Selector
+from ragjax.compress.select import Candidates, Selection, Selector
 from ragjax.data.records import Example
 from ragjax.decode.sampling import check_knobs
 
@@ -68,26 +68,32 @@ class XCompress:
     def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
         """The chosen summary of each example; its `choice` says among what."""
         initial = self.compressor.compress(examples, budget)
-        skipped, rhos = self.keep(examples, initial)
+        skipped, rhos = self.keep(examples, initial, budget)
         rest = [i for i, why in enumerate(skipped) if why is None]
         drawn: list[list[Compressed]] = [[] for _ in examples]
         for i, texts in zip(rest, self.draw([examples[i] for i in rest], budget), strict=True):
             drawn[i] = texts
         return self.choose(examples, initial, drawn, skipped, rhos)
 
-    def keep(self, examples: Sequence[Example], initial: Sequence[Compressed]) -> tuple[list[str | None], np.ndarray]:
-        """Why each example keeps its initial summary (None: it does not), and rho of each summary.
+    def prepare(self) -> None:
+        """Have the selector's subspace at hand, where it has one: once per checkpoint, and no question's cost."""
+        self._selector.own_subspace  # noqa: B018, computed or read, and kept
+
+    def keep(
+        self, examples: Sequence[Example], initial: Sequence[Compressed], budget: Budget | None = None
+    ) -> tuple[list[str | None], np.ndarray]:
+        """Why each example keeps its initial summary, made with `budget` (None: it does not), and rho of each summary.
 
         The reason is "filter", or the status of a summary beside which there is nothing to draw.
 
         Raises:
-          ValueError: the filter was calibrated on one of these examples, or with other models or prompts.
+          ValueError: the filter was calibrated on one of these examples, or with another model, prompt or budget.
         """
         skipped = [one.status if one.status in UNDECODED and one.trace is None else None for one in initial]
         rhos = np.full(len(initial), np.nan)
         if self._filter is None:
             return skipped, rhos
-        self._filter.check(self._reader, self.compressor, examples)
+        self._filter.check(self._reader, self.compressor, examples, budget)
         open_ = [i for i, why in enumerate(skipped) if why is None]
         settings = {name: getattr(self._filter, name) for name in ("rho", "first_token", "layer")}
         rhos[open_] = measure(self._reader, [initial[i].text for i in open_], batch=self.batch, **settings)
@@ -120,16 +126,25 @@ class XCompress:
         sets = [as_candidates(examples[i], pools[i]) for i in rest]
         selected = dict(zip(rest, self._selector.select(sets), strict=True))
         found = []
-        for i, (first, why) in enumerate(zip(initial, skipped, strict=True)):
-            rho = float(rhos[i]) if np.isfinite(rhos[i]) else None
-            if why is not None:
-                found.append(replace(first, choice=Choice(first, (), (), -1, rho, why)))
-                continue
-            scores, place = selected[i].scores, selected[i].chosen
-            chosen = -1 if place == len(drawn[i]) else place
-            choice = Choice(first, tuple(drawn[i]), scores, chosen, rho, subspace=self._measured_against)
-            found.append(replace(pools[i][place], choice=choice))
+        for i, (first, why, rho) in enumerate(zip(initial, skipped, rhos, strict=True)):
+            pick = selected.get(i)
+            winner = first if pick is None else pools[i][pick.chosen]
+            choice = self._choice(first, () if pick is None else drawn[i], pick)
+            known = replace(choice, rho=float(rho) if np.isfinite(rho) else None, skipped=why)
+            found.append(replace(winner, choice=known))
         return found
+
+    def _choice(self, initial: Compressed, drawn: Sequence[Compressed], pick: Selection | None) -> Choice:
+        """What is known of a choice; without a pick the initial text stands."""
+        stands = pick is None or pick.chosen == len(drawn)
+        return Choice(
+            initial=initial,
+            candidates=tuple(drawn),
+            scores=() if pick is None else pick.scores,
+            chosen=-1 if stands else pick.chosen,
+            threshold=getattr(self._filter, "threshold", None),
+            subspace=None if pick is None else self._measured_against,
+        )
 
     @cached_property
     def _reader(self) -> Any:

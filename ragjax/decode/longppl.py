@@ -15,6 +15,7 @@ from ragjax.decode.engine import Execution, token_nlls
 from ragjax.decode.ensemble import share_vocabulary
 from ragjax.decode.prompt import Prompt, encode_after
 from ragjax.decode.score import Score, unscored
+from ragjax.decode.tails import tail_nlls
 
 _TARGET = "scored"
 
@@ -57,8 +58,8 @@ def long_perplexity(
     run = [i for i, p in enumerate(prompts) if p.pieces["text"].strip() and len(p.ids) <= limit]
     execution = Execution(batch=batch)
     kept = [prompts[i] for i in run]
-    judged = token_nlls(evaluator, kept, "text", execution=execution)
-    own = judged if evaluator is lm else token_nlls(lm, kept, "text", execution=execution)
+    judged = tail_nlls(evaluator, kept, "text", execution=execution)
+    own = judged if evaluator is lm else tail_nlls(lm, kept, "text", execution=execution)
     near = _short_context_nlls(evaluator, kept, judged, window, stride, execution)
     scores = [unscored(p.pieces["text"], len(p.ids), limit, p.notes) for p in prompts]
     for place, i in enumerate(run):

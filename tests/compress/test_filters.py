@@ -4,11 +4,13 @@ import dataclasses
 
 import numpy as np
 import pytest
-from ragjax.decode.states import pool
 
+from ragjax.compress import filters
+from ragjax.compress.base import Budget
 from ragjax.compress.favicomp import FaviComp
 from ragjax.compress.filters import Filter, OnlinePool, calibrate_filter, concentration, measure
 from ragjax.data.records import Document, Example
+from ragjax.decode.states import pool
 from ragjax.testing import tiny_model
 from tests.oracle import SHORT
 
@@ -52,12 +54,21 @@ def test_the_top_share_of_the_calibration_questions_exceed_the_threshold(lm, com
     assert fixed.keeps(np.array([np.nan, fixed.threshold, fixed.threshold + 1e-3])).tolist() == [False, False, True]
 
 
+def test_a_share_is_meant_in_decimals(lm, compressor, monkeypatch):
+    monkeypatch.setattr(FaviComp, "compress", lambda self, examples, budget: [])
+    monkeypatch.setattr(filters, "measure", lambda *_, **__: np.arange(100.0))
+    # In binary 0.29 of 100 is less than 29.
+    assert sum(np.arange(100.0) > calibrate_filter(compressor, lm, [], share=0.29).threshold) == 29
+
+
 def test_a_filter_is_stored_with_its_key_and_never_replaced(fixed, tmp_path):
     path = tmp_path / "filter.json"
     fixed.save(path)
     assert Filter.load(path) == fixed
     with pytest.raises(FileExistsError, match=r"filter\.json"):
         fixed.save(path)
+    with pytest.raises(FileExistsError, match=r"filter\.json"):
+        calibrate_filter(None, None, [], path=path)
     path.write_text('{"threshold": 1}')
     with pytest.raises(ValueError, match=r"filter\.json: no filter of ours"):
         Filter.load(path)
@@ -81,6 +92,8 @@ def test_a_filter_refuses_its_own_questions_and_other_models_or_prompts(lm, comp
         with pytest.raises(ValueError, match="another compressor"):
             fixed.check(lm, dataclasses.replace(compressor, target=lm, **{name: value}), EXAMPLES[5:])
     fixed.check(lm, dataclasses.replace(compressor, batch=2), EXAMPLES[5:])
+    with pytest.raises(ValueError, match="another compressor or budget"):
+        fixed.check(lm, compressor, EXAMPLES[5:], Budget(tokens=9))
 
 
 def test_calibration_needs_questions_and_a_share(lm, compressor):

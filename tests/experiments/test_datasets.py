@@ -180,7 +180,7 @@ def test_the_official_normaliser_is_that_of_the_named_dataset(datasets):
 
 
 def test_a_source_is_loaded_once_as_far_as_its_points_need():
-    base = Experiment(method="raw", reader="r", data="questions").canonical()
+    base = Experiment(method="raw", reader="r", data="questions")
     data = load_data([replace(base, limit=2), replace(base, limit=4), replace(base, method="no_context")])
     assert [len(loaded.examples) for loaded in data.values()] == [44]
     assert source_of(base) in data

@@ -49,6 +49,16 @@ HEADINGS = {
     "Table 8, Llama": published.TABLE_8_LLAMA,
     "Table 8, Mistral": published.TABLE_8_MISTRAL,
 }
+BEST_OF_FIVE = {
+    f"{reader}, {row}": dict(values)
+    for reader in published_xcompress.READERS
+    for row, values in published_xcompress.TABLE_2[reader].rows.items()
+}
+XCOMPRESS = {
+    "Table 1, correlation": published_xcompress.TABLE_1.rows,
+    "Table 2, the best of five": BEST_OF_FIVE,
+    "Table 3, pooling": published_xcompress.TABLE_3.rows,
+}
 
 
 def numbers(cell):
@@ -116,7 +126,20 @@ def test_every_table_with_numbers_is_in_the_readme():
         value for name, value in vars(published).items() if name.startswith("TABLE_") and any(value.rows.values())
     ]
     assert {id(table) for table in tables} == {id(table) for table in HEADINGS.values()}
-    assert README.count("\n#### ") == len(HEADINGS)
+    assert README.count("\n#### ") == len(HEADINGS) + len(XCOMPRESS)
+
+
+@pytest.mark.parametrize("heading", XCOMPRESS)
+def test_the_readmes_tables_of_xcompress_are_the_published_ones(heading):
+    _, found = README.split(f"\n#### {heading}\n")
+    assert by_dataset(table_rows(found)) == {row: dict(values) for row, values in XCOMPRESS[heading].items()}
+
+
+def test_the_readmes_map_names_each_study_of_xcompress():
+    _, text = README.split("\n## xCompress as published\n")
+    commands = [re.search(r"`python -m experiments\.sweep (\w+)`", row[1])[1] for row in table_rows(text)[1:]]
+    shipped = {path.stem for path in config_path("quickstart").parent.glob("xcompress_*.py")}
+    assert set(commands) == shipped - {"xcompress_quickstart", "xcompress_correlation"}
 
 
 def test_the_readmes_map_names_each_study_its_rows_and_what_it_waits_for():

@@ -79,6 +79,7 @@ def test_speed_leaves_measuring_out():
         {"part": "1", "stage": "compress", "seconds": 2.0, "compile_seconds": 1.0, "items": 2, "tokens": 8},
         {"part": "1", "stage": "read", "seconds": 1.0, "compile_seconds": 0.5, "items": 2, "tokens": 4},
         {"part": "1", "stage": "score", "seconds": 8.0, "compile_seconds": 0.0, "items": 2, "tokens": 0},
+        {"part": "1", "stage": "measure", "seconds": 4.0, "compile_seconds": 0.0, "items": 2, "tokens": 0},
     ]
     measured = speed(timings)
     assert measured["tokens_per_second"]["value"] == pytest.approx(12 / 3)

@@ -1,6 +1,6 @@
 """From the points of a study to the groups of a run: data read, models loaded once, points that share work together.
 
-Everything a user can get wrong is found in this order: fields, data, models' places, settings of an old folder; only
+Everything a user can get wrong is found in this order: fields, models' places, data, settings of an old folder; only
 then are models loaded.
 """
 
@@ -105,7 +105,6 @@ def load_data(points: Sequence[Experiment]) -> dict[Source, LoadedExamples]:
     """
     limits: dict[Source, list[int | None]] = {}
     for point in points:
-        check_hub(point)
         limits.setdefault(source_of(point), []).append(None if point.calibrates else point.limit)
     data = {source: load_source(*source, None if None in wanted else max(wanted)) for source, wanted in limits.items()}
     for point in points:
@@ -171,10 +170,11 @@ def with_golds(loaded: LoadedExamples, golds: LoadedExamples) -> LoadedExamples:
     return replace(loaded, examples=tuple(examples), counts=counts, content_hash=both, skipped=skipped)
 
 
-def check_hub(point: Experiment) -> None:
+def check_hub(points: Sequence[Experiment]) -> None:
     """Raise ValueError, before anything is fetched, where a method needs documents and the hub's rows have none."""
-    if METHODS[point.method].documents and point.data == HUB and not has_documents(point):
-        raise ValueError(f"the method {point.title} needs documents. {needs_documents(point.dataset)}")
+    for point in points:
+        if METHODS[point.method].documents and point.data == HUB and not has_documents(point):
+            raise ValueError(f"the method {point.title} needs documents. {needs_documents(point.dataset)}")
 
 
 def has_documents(point: Experiment) -> bool:

@@ -1,8 +1,9 @@
 """`python -m experiments.sweep NAME_OR_FILE`: run a study, print its table, leave its results in a folder.
 
-The order is: the study's points, the data, the models' places, the results' folder, the models, the rows, the summary.
-Whatever a user can get wrong is told in one line, with exit code 2, before a model is loaded. Exit code 1 means that
-rows failed, 130 that the run was interrupted; the same command then goes on where it stopped.
+The order is: the study's points, the models' places, the data, the results' folder, the models, the rows, the summary.
+What a user can get wrong is told in one line, with exit code 2, before a model is loaded (what only a tokenizer shows,
+once it is: a pair without a shared vocabulary, no chat template). Exit code 1 means that rows failed, 130 that the run
+was interrupted; the same command then goes on where it stopped.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from experiments.show import show_texts
 from experiments.study import (
     Library,
     Source,
+    check_hub,
     check_models,
     library,
     load_data,
@@ -228,8 +230,9 @@ def make_rows(
       InputError: what the user gave cannot be run.
     """
     try:
-        data = load_data(study.points)
+        check_hub(study.points)
         check_models(study.points, parts.check)
+        data = load_data(study.points)
         study = settle_presets(study)
         check_inputs(study, data, parts, arguments.force)
         for loaded in data.values():

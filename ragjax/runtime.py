@@ -74,6 +74,8 @@ def setup(*, cache: str | os.PathLike | None = None, level: int = logging.INFO) 
     first = jax.process_index() == 0
     logging.basicConfig(format="%(message)s")
     LOG.setLevel(level if first else logging.ERROR)
+    # It has a handler of its own: each of its lines would be printed twice.
+    logging.getLogger("huggingface_hub").propagate = False
     folder = os.environ.get("JAX_COMPILATION_CACHE_DIR", ".cache/jax") if cache is None else os.fspath(cache)
     if not folder:
         return

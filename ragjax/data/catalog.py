@@ -37,6 +37,8 @@ class Dataset:
 
     `origin` says where the original files come from; `layouts` are those of its own rows (`layouts.LAYOUTS`), beside
     which rows with retrieved documents, and questions alone, are read for any dataset (`GENERAL`).
+    `others` are types of questions that only another dataset in the same layout has. `short_answers`: its golds are the
+    short answers in `qa_pairs`, whatever else a row calls its answers.
     """
 
     hub: str
@@ -48,6 +50,8 @@ class Dataset:
     aliases: Mapping[str, str] = field(default_factory=dict)
     taken_for: Mapping[int, str] = field(default_factory=dict)
     order: str = ""
+    others: Mapping[str, str] = field(default_factory=dict)
+    short_answers: bool = False
 
 
 _SPELLINGS = {"dev": "validation", "val": "validation"}
@@ -179,6 +183,7 @@ DATASETS = {
             ),
         },
         origin="hotpotqa.github.io",
+        others=dict.fromkeys(("compositional", "inference", "bridge_comparison"), "2wikimultihopqa"),
     ),
     "2wikimultihopqa": Dataset(
         hub="framolfese/2WikiMultihopQA",
@@ -248,6 +253,7 @@ DATASETS = {
         origin="ASQA.json of github.com/google-research/language (with documents: ALCE-data.tar of "
         "huggingface.co/datasets/princeton-nlp/ALCE-data)",
         aliases={"validation": "dev"},
+        short_answers=True,
     ),
     "qasper": Dataset(
         hub="allenai/qasper",

@@ -95,6 +95,7 @@ _TEXTS = _fields("text contents content paragraph_text passage passage_text snip
 REFUSED = (
     (_fields("question gen_ctx"), "FaviComp's output: give the file of retrieved documents that it was made from"),
     (_fields("question iterations"), "CompAct's demonstrations: give its retrieval files"),
+    (_fields("question output utility_score"), "ALCE's human evaluation: give ALCE's ASQA files, with documents"),
     (_fields("question positive_ctxs"), "DPR's training data: give the output of a retriever (ctxs)"),
     (_fields("question_text document_tokens"), "the full Natural Questions: use NQ-open, whose answers are texts"),
     (_fields("question_text document_text"), "the full Natural Questions: use NQ-open, whose answers are texts"),

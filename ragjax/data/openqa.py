@@ -1,6 +1,7 @@
 """Questions without gold paragraphs: NQ-open and its kin, TriviaQA, ASQA and its files with documents by ALCE."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ragjax.data.golds import PLACEHOLDER, parse_golds
@@ -64,6 +65,19 @@ def read_asqa(row: Mapping[str, Any], path: Sequence[str] = ()) -> Example:
 def read_alce_asqa(row: Mapping[str, Any]) -> Example:
     """A row of ALCE's ASQA files: ASQA's with documents; its `answer` is a long one."""
     return read_retrieved(_asqa_answers(dict(row)))
+
+
+def with_short_answers(example: Example) -> Example:
+    """The example with the short answers of its `qa_pairs` as golds, where it has some and its own are others.
+
+    Its own, ASQA's long answers in files that call them so, are then kept as `meta["long_answers"]`.
+    """
+    pairs = as_records(example.meta.get("qa_pairs"))
+    short = parse_golds([list(pair.get("short_answers") or ()) for pair in pairs])
+    if not short or set(example.answers) <= set(short):
+        return example
+    long_answers = example.meta.get("long_answers") or list(example.answers)
+    return replace(example, answers=short, meta={**example.meta, "long_answers": long_answers})
 
 
 def _asqa_answers(fields: dict[str, Any]) -> dict[str, Any]:

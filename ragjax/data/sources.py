@@ -13,6 +13,7 @@ from etils import epath
 
 from ragjax.data.catalog import DATASETS, GENERAL, Dataset, Split, check_count, find_split, plain_split
 from ragjax.data.files import LoadedExamples, load_files
+from ragjax.data.openqa import with_short_answers
 from ragjax.data.records import DataError, Example
 
 HUB = "hub"
@@ -46,6 +47,8 @@ def load_dataset(
     loaded = load_files(paths, name, strict=strict, limit=limit, questions_only=True, group=group, hidden=known.hidden)
     _refuse_other_layouts(loaded, dataset)
     _refuse_other_rows(loaded, dataset, full)
+    if DATASETS[dataset].short_answers:
+        loaded = dataclasses.replace(loaded, examples=tuple(map(with_short_answers, loaded.examples)))
     warnings = tuple(_warnings(dataset, full, known, loaded, limit))
     return dataclasses.replace(loaded, dataset=dataset, split=full, warnings=warnings)
 
@@ -158,13 +161,16 @@ def _refuse_other_layouts(loaded: LoadedExamples, dataset: str) -> None:
 def _refuse_other_rows(loaded: LoadedExamples, dataset: str, split: str) -> None:
     """Raise DataError where a row states another dataset, or another split, than the one it is read as."""
     part = plain_split(split.rsplit("/", 1)[-1])
+    kinds = DATASETS[dataset].others
     for example in loaded.examples:
-        states = str(example.meta.get("dataset") or dataset).lower()
+        states = str(example.meta.get("dataset") or kinds.get(str(example.meta.get("type")), dataset)).lower()
         if states in DATASETS and states != dataset:
             raise DataError(f"{loaded.path}: {example.id} is a question of {states}, not of {dataset}")
         stated = plain_split(str(example.meta.get("split") or part))
         if stated in ("train", "validation", "test") and stated != part:
             raise DataError(f"{loaded.path}: {example.id} is of the split {stated}, not {split}: name it with --split")
+        if split.startswith("answerable/") and example.meta.get("answerable") is False:
+            raise DataError(f"{loaded.path}: {example.id} is unanswerable, so of full/{part}: name it with --split")
 
 
 def _warnings(dataset: str, full: str, known: Split, loaded: LoadedExamples, limit: int | None) -> list[str]:

@@ -81,7 +81,7 @@ def parse_config(config: Mapping[str, Any]) -> DecoderConfig:
             or contradictory attribute.
     """
     family = config.get("model_type")
-    if family not in PARSERS:
+    if not isinstance(family, str) or family not in PARSERS:
         raise ValueError(f"config refused: model_type {family!r} is not supported (supported: {', '.join(PARSERS)})")
     return PARSERS[family](config)
 
@@ -161,9 +161,9 @@ def _parse_gemma3(config: Mapping[str, Any]) -> DecoderConfig:
     outer.only("tie_word_embeddings", True)
     for images in ("vision_config", "boi_token_index", "eoi_token_index", "image_token_index", "mm_tokens_per_image"):
         outer.take(images, None)
-    text = outer.take("text_config")
+    text = outer.mapping("text_config")
     outer.check_rest()
-    fields = Fields(text or {})
+    fields = Fields(text)
     fields.problems += outer.problems
     return _gemma3(fields, "gemma3")
 
@@ -257,7 +257,8 @@ def _kinds(fields: Fields, num_layers: int, windowed: Callable[[int], bool]) -> 
     """The kind of each layer: `layer_types` where the file has it, else by the family's rule."""
     ruled = [_SLIDING if windowed(layer) else _FULL for layer in range(num_layers)]
     stated = fields.take("layer_types", ruled)
-    if len(stated) == num_layers and set(stated) <= {_FULL, _SLIDING}:
+    known = isinstance(stated, list) and all(kind in (_FULL, _SLIDING) for kind in stated)
+    if known and len(stated) == num_layers:
         return stated
     fields.problems.append(f"layer_types is {stated!r}, not {num_layers} of {_FULL} and {_SLIDING}")
     return ruled

@@ -113,6 +113,13 @@ class Fields:
             self.problems.append(f"{key} is {value!r}, not true or false")
         return bool(value)
 
+    def mapping(self, key: str, default: Any = _MISSING) -> dict[str, Any]:
+        """An object; an empty one where the file has none of that kind."""
+        value = self.take(key, default)
+        if value is not None and not isinstance(value, Mapping):
+            self.problems.append(f"{key} is {value!r}, not an object")
+        return dict(value) if isinstance(value, Mapping) else {}
+
     def only(self, key: str, usual: Any) -> None:
         """Accept `key` when absent, null or at its usual value."""
         value = self.take(key, usual)

@@ -44,7 +44,7 @@ def rope_of(fields: Fields, published_theta: float | None) -> Rope:
     blocks = [_single_table(fields, block) for block in blocks]
     stated = [fields.take("rope_theta", None), *(block.pop("rope_theta", None) for block in blocks)]
     bases = [value for value in stated if value is not None]
-    if len(set(bases)) > 1:
+    if any(base != bases[0] for base in bases):
         fields.problems.append(f"rope_theta is stated as {' and '.join(map(str, bases))}")
     original = fields.take(_ORIGINAL, None)
     theta = Fields({"rope_theta": bases[0] if bases else published_theta})
@@ -63,7 +63,7 @@ def ropes_of(fields: Fields, full_theta: float, windowed_theta: float) -> tuple[
     ones, which are never scaled; `rope_parameters` is keyed by the kind of layer. The published bases are used only
     where the file states none.
     """
-    blocks = fields.take("rope_parameters", None) or {}
+    blocks = fields.mapping("rope_parameters", {})
     if strange := set(blocks) - {"full_attention", "sliding_attention"}:
         fields.problems.append(f"rope_parameters of two kinds of layers hold {', '.join(sorted(strange))}")
     full = {"rope_parameters": blocks.get("full_attention")}
@@ -99,7 +99,7 @@ def _scaling(fields: Fields, block: Mapping[str, Any], theta: float, original: i
     kind = inner.take("rope_type", inner.left.get("type") or "default")
     if inner.take("type", kind) != kind:
         inner.problems.append(f"rope kinds {kind!r} and {block['type']!r} contradict each other")
-    if kind not in ROPE_KINDS:
+    if not isinstance(kind, str) or kind not in ROPE_KINDS:
         fields.problems.append(f"rope kind {kind!r} is not supported (supported: {', '.join(ROPE_KINDS)})")
         return Rope(theta)
     used = ROPE_KINDS[kind]

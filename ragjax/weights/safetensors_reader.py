@@ -56,11 +56,26 @@ def weight_files(folder: Path) -> dict[str, tuple[str, ...] | None]:
         others = sorted(p.name for p in folder.glob("*") if p.suffix in {".bin", ".pth", ".safetensors", ".gguf"})
         hint = f" (it holds {', '.join(others)})" if others else ""
         raise FileNotFoundError(f"{folder}: neither {SINGLE} nor {INDEX}{hint}")
-    weight_map = json.loads(index.read_text())["weight_map"]
+    weight_map = _weight_map(index)
     shards = {file: tuple(k for k, f in weight_map.items() if f == file) for file in sorted(set(weight_map.values()))}
     if single.exists() and SINGLE not in shards:
         raise ValueError(f"{folder}: both {SINGLE} and {INDEX}, which does not list it: keep one of them")
     return shards
+
+
+def _weight_map(index: Path) -> dict[str, str]:
+    """The shard of each key. Raises ValueError, naming file and key, where the index does not say it."""
+    try:
+        stated = json.loads(index.read_text())
+    except ValueError as error:
+        raise ValueError(f"{index}: not JSON ({error})") from None
+    weight_map = stated.get("weight_map") if isinstance(stated, dict) else None
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise ValueError(f"{index}: no weight_map, from keys to files, in it")
+    for key, file in weight_map.items():
+        if not isinstance(file, str) or Path(file).name != file:
+            raise ValueError(f"{index}: {key} lies in {file!r}, which is no file of this folder")
+    return weight_map
 
 
 def _checked_header(path: Path, keys: tuple[str, ...] | None, problems: list[str]) -> dict[str, TensorInfo]:
@@ -97,8 +112,11 @@ def _header(path: Path) -> tuple[int, dict[str, Any]] | None:
             entries = json.loads(file.read(count))
         except ValueError:
             return None
+    if not isinstance(entries, dict):
+        return None
     entries.pop("__metadata__", None)
-    return 8 + count, entries
+    whole = all(isinstance(e, dict) and {"dtype", "shape", "data_offsets"} <= set(e) for e in entries.values())
+    return (8 + count, entries) if whole else None
 
 
 def _some(names: tuple[str, ...] | list[str]) -> str:

@@ -80,6 +80,7 @@ def test_I03_a_local_file_is_always_accepted(tmp_path):
     [
         ({"split": "train"}, "a1 is of the split train, not distractor/validation: name it with --split"),
         ({"dataset": "musique"}, "a1 is a question of musique, not of hotpotqa"),
+        ({"type": "compositional"}, "a1 is a question of 2wikimultihopqa, not of hotpotqa"),
     ],
 )
 def test_rows_that_say_what_they_are_are_not_read_as_something_else(states, message, tmp_path):
@@ -116,6 +117,23 @@ def test_asqas_original_file_gives_the_split_asked_for(tmp_path):
     (tmp_path / "ASQA.json").write_text(json.dumps({"train": {"1": inner, "2": inner}, "dev": {"-12": inner}}))
     assert [e.id for e in load_dataset("asqa", source=tmp_path).examples] == ["-12"]
     assert [e.id for e in load_dataset("asqa", "train", tmp_path / "ASQA.json").examples] == ["1", "2"]
+
+
+def test_asqas_golds_are_the_short_answers_whatever_a_row_calls_its_answers(tmp_path):
+    pairs = [{"question": "When?", "short_answers": ["1900"]}, {"question": "And then?", "short_answers": ["1950"]}]
+    row = {"question": "When?", "answers": ["In 1900 it opened."], "docs": ["It opened."], "qa_pairs": pairs}
+    path = rows.lines(tmp_path / "asqa.jsonl", [row, {**row, "answers": ["1950"]}])
+    first, second = load_dataset("asqa", source=path).examples
+    assert (first.answers, first.meta["long_answers"]) == (("1900", "1950"), ["In 1900 it opened."])
+    assert second.answers == ("1950",)
+    assert load_examples(path).examples[0].answers == ("In 1900 it opened.",)
+
+
+def test_an_unanswerable_question_is_none_of_the_answerable_split(tmp_path):
+    path = rows.lines(tmp_path / "musique.jsonl", [rows.MUSIQUE, dict(rows.MUSIQUE, answerable=False)])
+    with pytest.raises(DataError, match="#unanswerable is unanswerable, so of full/validation: name it with --split"):
+        load_dataset("musique", source=path)
+    assert len(load_dataset("musique", "full/validation", path).examples) == 2
 
 
 def test_musique_warns_that_its_rows_are_ordered(tmp_path):

@@ -98,6 +98,12 @@ def test_I03_the_hub_out_of_reach_says_what_to_do(datasets, capsys, monkeypatch)
     assert "musique_ans_v1.0_dev.jsonl from musique_v1.0.zip" in capsys.readouterr().err
 
 
+def test_a_model_that_cannot_be_had_is_told_before_a_dataset_is_fetched(datasets, capsys, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: pytest.fail("a dataset was fetched"))
+    assert sweep("--dataset", "hotpotqa", "--set", "reader=missing.txt") == 2
+    assert "no model 'missing.txt'" in capsys.readouterr().err
+
+
 def test_methods_without_documents_run_on_questions_alone(datasets):
     Path("study.py").write_text(
         "from experiments.experiment import Experiment\n"

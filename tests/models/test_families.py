@@ -272,6 +272,11 @@ REFUSED = [
     ("gemma3_text", "query_pre_attn_scalar", -1),
     ("gemma3", "tie_word_embeddings", False),
     ("gemma3", "mystery", 1),
+    ("gemma3", "text_config", "none"),
+    ("gemma3_text", "rope_parameters", "none"),
+    ("mistral", "model_type", []),
+    ("mistral", "rope_theta", [1e6]),
+    ("qwen3", "layer_types", 3),
     ("gemma3", "text_config", {"hidden_size": 48, "mystery": 1}),
 ]
 
@@ -279,9 +284,13 @@ REFUSED = [
 @pytest.mark.parametrize(("family", "key", "value"), REFUSED)
 def test_what_would_change_a_family_is_refused_by_name(family, key, value):
     raw = raw_config(tiny_config(family))
-    if key == "layer_types" and len(value) == 3:
+    if key == "layer_types" and isinstance(value, list) and len(value) == 3:
         raw.pop("sliding_window")
-    words = {"layer_types": "layer_types|sliding_window", "text_config": "mystery", "rope_scaling": "yarn"}
+    words = {
+        "layer_types": "layer_types|sliding_window",
+        "text_config": "mystery|text_config is",
+        "rope_scaling": "yarn",
+    }
     with pytest.raises(ValueError, match=f"config refused:.*({words.get(key, key)})"):
         parse_config({**raw, key: value})
 

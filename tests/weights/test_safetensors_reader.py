@@ -118,6 +118,30 @@ def test_A19_an_index_that_disagrees_with_its_shards_is_refused(tmp_path, tensor
     assert second not in message
 
 
+@pytest.mark.parametrize(
+    ("index", "words"),
+    [
+        ('{"weight_map": ', "not JSON"),
+        ("[]", "no weight_map"),
+        ('{"weight_map": {}}', "no weight_map"),
+        ('{"weight_map": {"model.norm.weight": 3}}', "model.norm.weight lies in 3, which is no file of this folder"),
+        ('{"weight_map": {"model.norm.weight": "../a.safetensors"}}', "model.norm.weight lies in '../a.safetensors'"),
+    ],
+)
+def test_A19_an_index_that_is_none_is_refused_with_file_and_key(tmp_path, tensors, index, words):
+    write_shards(tmp_path, tensors)
+    (tmp_path / "model.safetensors.index.json").write_text(index)
+    assert f"model.safetensors.index.json: {words}" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("header", [[1], {"a": 3}, {"a": {"dtype": "F32", "shape": [1]}}])
+def test_A19_a_header_that_is_none_is_refused_with_its_file(tmp_path, tensors, header):
+    write_shards(tmp_path, tensors)
+    text = json.dumps(header).encode()
+    (tmp_path / SHARDS[0]).write_bytes(len(text).to_bytes(8, "little") + text)
+    assert f"{SHARDS[0]} is no whole safetensors file" in refusal(tmp_path)
+
+
 def test_two_sets_of_weights_in_one_folder_are_refused(tmp_path, tensors):
     write_shards(tmp_path, tensors)
     save_file(tensors, tmp_path / "model.safetensors")

@@ -56,7 +56,8 @@ class Choosing:
         initial, writing = timed(lambda: self.writer.compress(examples, budget) if choosers else [])
         kept = {p: timed(partial(chooser.keep, examples, initial, budget)) for p, chooser in choosers.items()}
         tell("drawing candidates")
-        drawn, drawing = timed(lambda: self._draw(points, {p: of for p, (of, _) in kept.items()}, examples, budget))
+        keeping = {p: of for p, (of, _) in kept.items()}
+        drawn, drawing = timed(lambda: self._draw(points, keeping, examples, budget, initial))
         tell("choosing")
         chosen = {
             p: timed(partial(choosers[p].choose, examples, initial, cut(drawn, points[p], n), *of))
@@ -71,13 +72,18 @@ class Choosing:
         filtered = {p: of for p, of in kept.items() if points[p].filter != "none"}
         clocks = {"filter": filtered, "select": chosen}
         timings = [charge(stage, clock, p, 1.0, 0, n) for stage, of in clocks.items() for p, (_, clock) in of.items()]
-        timings += [charge("write", writing, p, 1.0, sum(map(decoded_tokens, initial)), n) for p in choosers]
+        timings += [charge("write", writing, p, 1.0, decoded_tokens(initial), n) for p in choosers]
         timings += [charge("measure", scoring, p, 1 / len(fixed), 0, n) for p in fixed]
-        timings += draw_costs(points, {p: of for p, (of, _) in kept.items()}, drawn, drawing, n)
+        timings += draw_costs(points, keeping, drawn, drawing, n)
         return [evidence[p] for p in points], timings
 
     def _draw(
-        self, points: Mapping[int, Experiment], kept: Mapping[int, Kept], examples: Sequence[Example], budget: Any
+        self,
+        points: Mapping[int, Experiment],
+        kept: Mapping[int, Kept],
+        examples: Sequence[Example],
+        budget: Budget | None,
+        initial: Sequence[Compressed],
     ) -> Drawn:
         """The candidates of the questions for which some point needs them, as many as the largest count."""
         wanted = [i for i in range(len(examples)) if any(needs(p, i, kept) for p in points)]
@@ -89,6 +95,7 @@ class Choosing:
             repetition_penalty=first.candidate_penalty,
             budget=budget,
             beams=first.sampler == "beams",
+            initial=[initial[i] for i in wanted] if initial else None,
         )
         return dict(zip(wanted, rows, strict=True))
 
@@ -108,8 +115,8 @@ class Choosing:
         evidence = as_evidence([one], self.count)
         how = {"selector": point.selector, "first_token": point.first_token}
         columns = {**evidence.columns, "choice": {**how, **choice_columns(one.choice)}}
-        drawn = sum(map(decoded_tokens, one.choice.candidates))
-        return Evidence(evidence.context, columns, decoded_tokens(one.choice.initial) + drawn)
+        drawn = decoded_tokens(one.choice.candidates)
+        return Evidence(evidence.context, columns, one.choice.initial.decoded_tokens + drawn)
 
     def _candidate(self, draw: int, row: Sequence[Compressed], scores: Mapping[str, np.ndarray]) -> Evidence:
         evidence = as_evidence([row[draw]], self.count)
@@ -135,12 +142,12 @@ def draw_costs(
 
     A point that shows a fixed candidate has that one's tokens alone.
     """
-    total = sum(decoded_tokens(one) for row in drawn.values() for one in row)
+    total = sum(map(decoded_tokens, drawn.values()))
     rows = []
     for p, point in points.items():
         seen = [row for i, row in enumerate(cut(drawn, point, n)) if needs(p, i, kept)]
         mine = [one for row in seen for one in (row if p in kept else row[point.draw : point.draw + 1])]
-        tokens = sum(map(decoded_tokens, mine))
+        tokens = decoded_tokens(mine)
         rows.append(charge("draw", clock, p, tokens / total if total else 0.0, tokens, n))
     return rows
 
@@ -155,7 +162,7 @@ def choice_columns(choice: Choice) -> Row:
         "rho": finite(choice.rho),
         "threshold": finite(choice.threshold),
         "scores": [finite(score) for score in choice.scores],
-        "drawn_tokens": sum(map(decoded_tokens, choice.candidates)),
+        "drawn_tokens": decoded_tokens(choice.candidates),
         "subspace": None if choice.subspace is None else list(choice.subspace),
     }
 

@@ -6,7 +6,7 @@ compilation aside, is charged to the points that need it.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -73,7 +73,7 @@ class Decoding:
         alphas = sorted({alpha for point in points for alpha in alphas_of(point)})
         decoded = self.compressor.compress_alphas(examples, alphas, Budget.of(points[0].budget))
         by_alpha = dict(zip(alphas, decoded, strict=True))
-        tokens = {alpha: sum(map(decoded_tokens, of)) for alpha, of in by_alpha.items()}
+        tokens = {alpha: decoded_tokens(of) for alpha, of in by_alpha.items()}
         evidence = [
             [as_evidence([by_alpha[alpha][i] for alpha in alphas_of(point)], self.count) for i in range(len(examples))]
             for point in points
@@ -114,7 +114,7 @@ class Writing:
         ((p, point),) = points.items()
         tell("compressing")
         found, clock = timed(lambda: self.compressor.compress(examples, Budget.of(point.budget)))
-        tokens = sum(map(decoded_tokens, found))
+        tokens = decoded_tokens(found)
         return [[as_evidence([one], self.count) for one in found]], [
             charge("compress", clock, p, 1.0, tokens, len(examples))
         ]
@@ -136,13 +136,12 @@ def as_evidence(parts: Sequence[Compressed], count: Callable[[str], int]) -> Evi
         "traces": [trace_columns(part.trace) for part in parts if part.trace is not None],
         "notes": list(dict.fromkeys(note for part in parts for note in part.notes)),
     }
-    generated = sum(len(trace["tokens"]) for trace in columns["traces"])
-    return Evidence(joined if texts else None, columns, generated)
+    return Evidence(joined if texts else None, columns, decoded_tokens(parts))
 
 
-def decoded_tokens(one: Compressed) -> int:
-    """How many tokens a text was decoded in; 0 where none was."""
-    return len(one.trace.tokens) if one.trace else 0
+def decoded_tokens(texts: Iterable[Compressed]) -> int:
+    """How many tokens were decoded to make some texts."""
+    return sum(one.decoded_tokens for one in texts)
 
 
 def alphas_of(point: Experiment) -> tuple[float, ...]:

@@ -84,7 +84,9 @@ class Compressed:
     `requested` and `achieved` are in the generator's tokens (requested is None without a budget); `prompt_tokens`
     those of the evidence as shown to the generator, numbers and titles included; `source_tokens` those of the
     documents joined by newlines. `status` is one of `STATUSES` or "failed(reason)". `dropped_documents` counts the
-    documents left out of an over-long prompt. `choice` is there where this text was chosen among several.
+    documents left out of an over-long prompt. `choice` is there where this text was chosen among several. `decoded`
+    counts the tokens of all texts that were written on the way to this one (None: those of the trace), and `resume` is
+    what its family needs to draw others in its place.
     """
 
     units: tuple[Unit, ...]
@@ -97,6 +99,13 @@ class Compressed:
     dropped_documents: int = 0
     notes: tuple[str, ...] = field(default_factory=tuple)
     choice: "Choice | None" = None
+    decoded: int | None = None
+    resume: Any = field(default=None, repr=False)
+
+    @property
+    def decoded_tokens(self) -> int:
+        """How many tokens were decoded to make this text."""
+        return self.decoded if self.decoded is not None else len(self.trace.tokens) if self.trace else 0
 
     @property
     def text(self) -> str:

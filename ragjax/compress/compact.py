@@ -29,6 +29,7 @@ from ragjax.compress.writing import (
     without_decoding,
 )
 from ragjax.data import Document, Example
+from ragjax.decode.beams import decode_beams
 from ragjax.decode.engine import Execution, Sampling, Voice, check_settings, decode_prompts
 from ragjax.decode.prompt import Prompt, build_prompt, decode_text
 from ragjax.decode.state import Decoded
@@ -121,8 +122,17 @@ class CompAct:
             segment that does not fit as it is, where `on_overflow` is "error".
           DecodeFailed: for non-finite logits, where `strict` is set.
         """
-        found = self._run(examples, budget, 1, lambda turns: [[turn.row] for turn in turns])
-        return [rows[0] for rows in found]
+        turns: dict[int, _Turn] = {}
+
+        def own(followed: Sequence[_Turn], places: Sequence[int]) -> list[list[Decoded]]:
+            turns.update(zip(places, followed, strict=True))
+            return [[turn.row] for turn in followed]
+
+        found = [rows[0] for rows in self._run(examples, budget, 1, own)]
+        for i, turn in turns.items():
+            written = turn.course.tokens + len(turn.row.tokens)
+            found[i] = replace(found[i], decoded=written, resume=turn)
+        return found
 
     def sample(
         self,
@@ -133,19 +143,22 @@ class CompAct:
         repetition_penalty: float = 1.0,
         budget: Budget | None = None,
         beams: bool = False,
+        initial: Sequence[Compressed] | None = None,
     ) -> list[list[Compressed]]:
         """Several final summaries an example, drawn over one prompt cache: result[example][candidate].
 
         The way to the last iteration is that of `compress`; the candidates are replies to its prompt, each treated as
         that one reply would be. The first n of any number of samples are the same. With `beams` they are the best
-        beams, best first, whatever the temperature. Where nothing is decoded (no documents, or documents that fit the
-        budget whole) all candidates are that one result.
+        beams, best first, whatever the temperature. `initial`, what `compress` made of these examples, spares the way
+        to the last prompt. Where nothing is decoded (no documents, or documents that fit the budget whole) all
+        candidates are that one result.
         """
         if candidates < 1:
             raise ValueError(f"candidates counts texts and is at least 1, got {candidates}")
         sampling = Sampling(temperature, 0, self.top_p, repetition_penalty, self.seed)
-        draw = partial(self._search if beams else self._decode, candidates=candidates, sampling=sampling)
-        return self._run(examples, budget, candidates, draw)
+        search = partial(self._search if beams else self._decode, candidates=candidates, sampling=sampling)
+        turns = None if initial is None else [one.resume for one in initial]
+        return self._run(examples, budget, candidates, lambda followed, _: search(followed), turns)
 
     @property
     def _sampling(self) -> Sampling:
@@ -161,16 +174,20 @@ class CompAct:
         examples: Sequence[Example],
         budget: Budget | None,
         count: int,
-        draw: Callable[[Sequence["_Turn"]], list[list[Decoded]]],
+        draw: Callable[[Sequence["_Turn"], Sequence[int]], list[list[Decoded]]],
+        turns: Sequence["_Turn | None"] | None = None,
     ) -> list[list[Compressed]]:
-        """Read each example up to its last turn, of which `draw` makes `count` replies: result[example][reply]."""
+        """Read each example up to its last turn, of which `draw` makes `count` replies: result[example][reply].
+
+        `draw` is given the turns and their examples' places. `turns` are those of an earlier reading.
+        """
         settled = [without_decoding(self._counter, example, budget) for example in examples]
         rest = [i for i, done in enumerate(settled) if done is None]
         rows = [[done] * count for done in settled]
         if not rest:
             return rows
-        turns = self._follow([examples[i] for i in rest])
-        for i, turn, drawn in zip(rest, turns, draw(turns), strict=True):
+        followed = self._follow([examples[i] for i in rest]) if turns is None else [turns[i] for i in rest]
+        for i, turn, drawn in zip(rest, followed, draw(followed, rest), strict=True):
             rows[i] = [self._compressed(examples[i], turn, row, budget) for row in drawn]
         return rows
 
@@ -238,8 +255,6 @@ class CompAct:
         return self._checked(result.rows)
 
     def _search(self, turns: Sequence["_Turn"], *, candidates: int, sampling: Sampling) -> list[list[Decoded]]:
-        from ragjax.decode.beams import decode_beams
-
         result = decode_beams(
             [Voice(self.lm, [turn.prompt for turn in turns])],
             beams=candidates,
@@ -257,7 +272,8 @@ class CompAct:
 
     def _after(self, course: "_Course", row: Decoded) -> "_Course":
         text = "" if row.failed else decode_text(self.lm.tokenizer, row.tokens)
-        return _take_reply(course, parse_reply(text), row.finish_reason)
+        taken = _take_reply(course, parse_reply(text), row.finish_reason)
+        return replace(taken, tokens=course.tokens + len(row.tokens))
 
     def _compressed(self, example: Example, turn: "_Turn", row: Decoded, budget: Budget | None) -> Compressed:
         course = self._after(turn.course, row)
@@ -278,7 +294,7 @@ class _Course:
     """How far one example has been read, what the model makes of it, and counts of what is to be told.
 
     `segment` is the next one's number from 0, `cut` whether the summary ended at the cap of new tokens, `complete` the
-    last verdict.
+    last verdict, `tokens` the length of all replies.
     """
 
     segment: int = 0
@@ -293,6 +309,7 @@ class _Course:
     without_verdict: int = 0
     without_summary: int = 0
     cut_replies: int = 0
+    tokens: int = 0
 
     @property
     def reads_on(self) -> bool:

@@ -112,12 +112,13 @@ class FaviComp:
         repetition_penalty: float = 1.0,
         budget: Budget | None = None,
         beams: bool = False,
+        initial: Sequence[Compressed] | None = None,
     ) -> list[list[Compressed]]:
         """Several texts an example, drawn over one prompt cache: result[example][candidate].
 
         The first n of any number of samples are the same. With `beams` the candidates are the best beams, best first,
         whatever the temperature. Where nothing is decoded (no documents, or documents that fit the budget whole) all
-        candidates are that one result.
+        candidates are that one result. `initial`, what `compress` made of these examples, is not needed here.
         """
         if candidates < 1:
             raise ValueError(f"candidates counts texts and is at least 1, got {candidates}")

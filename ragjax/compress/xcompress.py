@@ -71,7 +71,9 @@ class XCompress:
         skipped, rhos = self.keep(examples, initial, budget)
         rest = [i for i, why in enumerate(skipped) if why is None]
         drawn: list[list[Compressed]] = [[] for _ in examples]
-        for i, texts in zip(rest, self.draw([examples[i] for i in rest], budget), strict=True):
+        for i, texts in zip(
+            rest, self.draw([examples[i] for i in rest], budget, [initial[i] for i in rest]), strict=True
+        ):
             drawn[i] = texts
         return self.choose(examples, initial, drawn, skipped, rhos)
 
@@ -101,8 +103,13 @@ class XCompress:
             skipped[i] = "filter" if kept else None
         return skipped, rhos
 
-    def draw(self, examples: Sequence[Example], budget: Budget | None = None) -> list[list[Compressed]]:
-        """The candidates of each example."""
+    def draw(
+        self,
+        examples: Sequence[Example],
+        budget: Budget | None = None,
+        initial: Sequence[Compressed] | None = None,
+    ) -> list[list[Compressed]]:
+        """The candidates of each example; `initial` are their first summaries."""
         return self.compressor.sample(
             examples,
             self.candidates,
@@ -110,6 +117,7 @@ class XCompress:
             repetition_penalty=self.repetition_penalty,
             budget=budget,
             beams=self.sampler == "beams",
+            initial=initial,
         )
 
     def choose(

@@ -351,7 +351,7 @@ def test_the_call_takes_one_question_or_lists(tiny):
     assert compress("Who?", []).status == "empty"
 
 
-def test_samples_of_the_last_prompt_are_streams_of_their_own(tiny):
+def test_samples_of_the_last_prompt_are_streams_of_their_own(tiny, monkeypatch):
     ours = CompAct(lm=tiny, **RUN)
     drawn = ours.sample(EXAMPLES, 3, temperature=1.0)
     assert all(len(set(map(tuple, tokens(rows)))) == 3 for rows in drawn)
@@ -359,4 +359,12 @@ def test_samples_of_the_last_prompt_are_streams_of_their_own(tiny):
         tokens(rows) for rows in drawn[::-1]
     ]
     greedy = ours.sample(EXAMPLES, 3, temperature=0.0)
-    assert [tokens(rows) for rows in greedy] == [[row] * 3 for row in tokens(ours.compress(EXAMPLES))]
+    initial = ours.compress(EXAMPLES)
+    assert [tokens(rows) for rows in greedy] == [[row] * 3 for row in tokens(initial)]
+    monkeypatch.setattr(CompAct, "_follow", None)
+    resumed = ours.sample(EXAMPLES, 3, temperature=1.0, initial=initial)
+    assert [tokens(rows) for rows in resumed] == [tokens(rows) for rows in drawn]
+    assert [row.decoded_tokens for rows in resumed for row in rows] == [
+        len(row) for rows in drawn for row in tokens(rows)
+    ]
+    assert any(one.decoded_tokens > len(one.trace.tokens) for one in initial)

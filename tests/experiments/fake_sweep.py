@@ -68,7 +68,7 @@ class FakeCompressor:
     def compress(self, examples, budget):
         return self.compress_alphas(examples, [self.settings.get("alpha", 0.5)], budget)[0]
 
-    def sample(self, examples, candidates, *, temperature, repetition_penalty, budget, beams):
+    def sample(self, examples, candidates, *, temperature, repetition_penalty, budget, beams, initial):
         """One word more a candidate, the second and third alike; no documents leave nothing to draw."""
         self.calls.append(([example.question for example in examples], candidates))
         lengths = [0.1 * max(1, n if n != 2 else 1) for n in range(candidates)]

@@ -61,8 +61,8 @@ def draw_alphas(results: Sequence[Result]) -> "Figure | None":
 def draw_hits(results: Sequence[Result]) -> "Figure | None":
     """Accuracy of each method on questions whose documents lack the answer, and on those whose documents hold it.
 
-    Over the target's weight where FaviComp was run at two or more; else the methods side by side, the rivals too. None
-    where no question has a value. What `to_compare` leaves out has figures of its own.
+    Over the target's weight where three or more were run, two of them inside (0, 1); else the methods side by side,
+    the rivals too. None where no question has a value. What `to_compare` leaves out has figures of its own.
     """
     results = to_compare(results)
     grouped = {name: of for name, of in by_dataset(results).items() if any(has_hits(one) for one in of)}
@@ -101,7 +101,7 @@ def has_hits(result: Result) -> bool:
 
 
 def is_sweep(results: Sequence[Result]) -> bool:
-    """Whether FaviComp itself was run at several weights: the two ends alone are methods of their own."""
+    """Whether three weights or more were run, FaviComp's own at two: the ends alone are methods of their own."""
     return sum(0 < result.alpha < 1 for result in over_alpha(results)) > 1
 
 

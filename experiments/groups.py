@@ -214,7 +214,6 @@ def make_written(point: Experiment, models: Mapping[tuple[str, str], Any], parts
     """The `FaviComp` that writes a point's summaries; without an alpha, the compressor alone."""
     alpha = point.alpha or 0.0
     return parts.compressor(
-        (alpha,),
         alpha=alpha,
         compressor=models[point.compressor, point.dtype],
         target=models[point.target, point.dtype] if alpha else None,
@@ -248,7 +247,6 @@ def make_compressor(
     fields = SHARED_FIELDS["alphas"]
     named = {field: next((getattr(p, field) for p in points if getattr(p, field)), None) for field in fields}
     return parts.compressor(
-        alphas,
         compressor=models[named["compressor"], first.dtype] if min(alphas) < 1 else None,
         target=models[named["target"], first.dtype] if max(alphas) > 0 else None,
         mix=named["mix"] or "geometric",

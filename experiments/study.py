@@ -1,17 +1,19 @@
 """From the points of a study to the groups of a run: data read, models loaded once, points that share work together.
 
-Everything a user can get wrong is found in this order: fields, models' places, data, settings of an old folder; only
-then are models loaded.
+Everything a user can get wrong is found in this order: fields, models' places, data, settings of an old folder,
+tokenizers; only then are models loaded.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from etils import epath
 
+from experiments.evidence import alphas_of
 from experiments.experiment import MODEL_FIELDS, SOURCE_FIELDS, Experiment, nearest
 from experiments.methods import EXECUTION_FIELDS, METHODS
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, read_prompts, texts_of
@@ -20,6 +22,7 @@ from ragjax.data.files import LoadedExamples, load_examples
 from ragjax.data.identity import content_hash
 from ragjax.data.records import Example
 from ragjax.data.sources import HUB, join_golds, load_dataset, needs_documents
+from ragjax.decode.ensemble import share_vocabulary
 from ragjax.evals.parts import digest
 
 WORDS = ("compress", "context", "read")
@@ -30,10 +33,12 @@ WORDS = ("compress", "context", "read")
 class Library:
     """The parts of ragjax that load and run models; a test puts small ones in their place.
 
-    `check` refuses, before anything is fetched whole, models that cannot be had or do not fit the memory.
+    `check` refuses, before anything is fetched whole, models that cannot be had or do not fit the memory; `vocabulary`
+    reads of a model what `share_vocabulary` compares, and no weights.
     """
 
     resolve: Callable[[str], Any]
+    vocabulary: Callable[[str], Any]
     load: Callable[..., Any]
     compressor: Callable[..., Any]
     reader: Callable[..., Any]
@@ -52,23 +57,16 @@ def library() -> Library:
     from ragjax.compress.filters import calibrate_filter
     from ragjax.compress.select import Selector
     from ragjax.compress.xcompress import XCompress
-    from ragjax.decode.ensemble import share_vocabulary
     from ragjax.decode.prompt import count_tokens
     from ragjax.evals.reader import Reader
-    from ragjax.hub import load, resolve
+    from ragjax.hub import load, load_vocabulary, resolve
     from ragjax.memory import check_models
-
-    def compressor(alphas: Collection[float], **settings: Any) -> FaviComp:
-        """A FaviComp whose models, where they are to be mixed, are known to share a vocabulary."""
-        made = FaviComp(**settings)
-        if any(0 < alpha < 1 for alpha in alphas):
-            share_vocabulary([made.compressor, made.target], admit_added=made.admit_added)
-        return made
 
     return Library(
         resolve=resolve,
+        vocabulary=load_vocabulary,
         load=load,
-        compressor=compressor,
+        compressor=FaviComp,
         reader=Reader,
         count_tokens=count_tokens,
         check=check_models,
@@ -216,20 +214,25 @@ def check_models(points: Sequence[Experiment], check: Callable[[Sequence[tuple[s
     check([(name, None if dtype == "auto" else dtype) for name, dtype in model_names(points)])
 
 
-def load_models(points: Sequence[Experiment], load: Callable[..., Any]) -> dict[tuple[str, str], Any]:
-    """The models of all points by (name, dtype), each loaded once.
+def check_vocabularies(points: Sequence[Experiment], load: Callable[[str], Any]) -> None:
+    """See, from the models' vocabularies alone, that they can be prompted and mixed as the points ask.
 
     Raises:
-      ValueError: a model without a chat template is to be prompted as a chat.
+      ValueError: a model without a chat template is to be prompted as a chat, or two models are to be mixed that do
+        not share a vocabulary (`VocabularyMismatch`, naming the first token that differs).
     """
-    models = {
-        (name, dtype): load(name, dtype=None if dtype == "auto" else dtype) for name, dtype in model_names(points)
-    }
-    for point in points:
-        for name in (getattr(point, field) for field in MODEL_FIELDS):
-            if name and point.prompt_format == "chat" and not models[name, point.dtype].tokenizer.chat_template:
-                raise ValueError(f"{name} has no chat template: set prompt_format=plain")
-    return models
+    load = cache(load)
+    for name in dict.fromkeys(name for p in points if p.prompt_format == "chat" for name, _ in model_names([p])):
+        if not load(name).tokenizer.chat_template:
+            raise ValueError(f"{name} has no chat template: set prompt_format=plain")
+    mixing = [point for point in points if any(0 < alpha < 1 for alpha in alphas_of(point))]
+    for pair, admit_added in dict.fromkeys(((p.compressor, p.target), bool(p.admit_added)) for p in mixing):
+        share_vocabulary([load(name) for name in pair], admit_added=admit_added)
+
+
+def load_models(points: Sequence[Experiment], load: Callable[..., Any]) -> dict[tuple[str, str], Any]:
+    """The models of all points by (name, dtype), each loaded once."""
+    return {(name, dtype): load(name, dtype=None if dtype == "auto" else dtype) for name, dtype in model_names(points)}
 
 
 def prompts_of(point: Experiment) -> PromptSet:

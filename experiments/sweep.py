@@ -1,9 +1,8 @@
 """`python -m experiments.sweep NAME_OR_FILE`: run a study, print its table, leave its results in a folder.
 
-The order is: the study's points, the models' places, the data, the results' folder, the models, the rows, the summary.
-What a user can get wrong is told in one line, with exit code 2, before a model is loaded (what only a tokenizer shows,
-once it is: a pair without a shared vocabulary, no chat template). Exit code 1 means that rows failed, 130 that the run
-was interrupted; the same command then goes on where it stopped.
+The order is: the study's points, the models' places, the data, the results' folder, the tokenizers, the models, the
+rows, the summary. What a user can get wrong is told in one line, with exit code 2, before a model's weights are read.
+Exit code 1 means that rows failed, 130 that the run was interrupted; the same command then goes on where it stopped.
 """
 
 import argparse
@@ -32,6 +31,7 @@ from experiments.study import (
     Source,
     check_hub,
     check_models,
+    check_vocabularies,
     library,
     load_data,
     load_models,
@@ -235,6 +235,7 @@ def make_rows(
         data = load_data(study.points)
         study = settle_presets(study)
         check_inputs(study, data, parts, arguments.force)
+        check_vocabularies(study.points, parts.vocabulary)
         for loaded in data.values():
             console.print(*describe_data(loaded), sep="\n", markup=False, highlight=False, soft_wrap=True)
         if arguments.force and (kept := set_aside(study.folder)):

@@ -60,7 +60,16 @@ class LanguageModel:
     @cached_property
     def vocab_width(self) -> int:
         """How many ids, from 0, the tokenizer can emit: rows of the embedding beyond it never get probability."""
-        return min(self.config.vocab_size, max(self.tokenizer.get_vocab().values()) + 1)
+        return _vocab_width(self.config, self.tokenizer)
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """What of a `LanguageModel` is known before its weights are read; the names are that one's."""
+
+    tokenizer: "PreTrainedTokenizerFast"
+    name: str
+    vocab_width: int
 
 
 def load(source: str | Path, *, dtype: Any = None, mesh: Mesh | None = None) -> LanguageModel:
@@ -80,6 +89,17 @@ def load(source: str | Path, *, dtype: Any = None, mesh: Mesh | None = None) -> 
     path = resolve(source)
     dtype = jnp.dtype(dtype or default_dtype())
     return (_load_checkpoint if checkpoint.is_checkpoint(path) else _load_published)(path, str(source), dtype, mesh)
+
+
+def load_vocabulary(source: str | Path) -> Vocabulary:
+    """The vocabulary of what `load` takes, without its weights. Raises as `load` does."""
+    path = resolve(source)
+    if checkpoint.is_checkpoint(path):
+        config, tokenizer = checkpoint.config_of(path, checkpoint.read_manifest(path)), checkpoint.load_tokenizer(path)
+    else:
+        published = open_published(path)
+        config, tokenizer = published.config, published.load_tokenizer()
+    return Vocabulary(tokenizer, str(source), _vocab_width(config, tokenizer))
 
 
 def resolve(source: str | Path) -> epath.Path:
@@ -139,6 +159,10 @@ def stop_ids(
                 raise ValueError(f"eos_token_id of {source} is {value!r}, no token id")
             found += [] if value is None else [value]
     return tuple(dict.fromkeys(found))
+
+
+def _vocab_width(config: DecoderConfig, tokenizer: "PreTrainedTokenizerFast") -> int:
+    return min(config.vocab_size, max(tokenizer.get_vocab().values()) + 1)
 
 
 def _load_checkpoint(path: epath.Path, name: str, dtype: jnp.dtype, mesh: Mesh | None) -> LanguageModel:

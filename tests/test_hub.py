@@ -19,6 +19,7 @@ from ragjax.memory import check_models
 from ragjax.testing import byte_tokenizer, random_params, tiny_config, tiny_model, write_checkpoint
 from ragjax.weights.convert import convert_model
 from ragjax.weights.download import fetch_small
+from tests.weights.gguf_files import write_gguf
 
 CONFIG = tiny_config()
 ROOT = Path(__file__).parents[1]
@@ -67,6 +68,19 @@ def test_vocab_width_is_what_the_tokenizer_can_emit(folder):
     model = hub.load(folder)
     assert (model.config.vocab_size, model.vocab_width, len(model.tokenizer)) == (272, 261, 261)
     assert tiny_model(vocab_size=200).vocab_width == 200
+
+
+def test_a_vocabulary_is_that_of_the_model_without_its_weights(folder, tmp_path, monkeypatch):
+    convert_model(str(folder), str(tmp_path / "converted"))
+    written = write_gguf(tmp_path / "tiny.gguf", CONFIG, random_params(CONFIG))
+    monkeypatch.setattr("ragjax.weights.checkpoint.restore", None)
+    monkeypatch.setattr("ragjax.weights.opening.fill", None)
+    letters = {(text, id) for text, id in byte_tokenizer().get_vocab().items() if id < 256}
+    for source in (folder, tmp_path / "converted", written):
+        found = hub.load_vocabulary(source)
+        assert (found.name, found.vocab_width) == (str(source), 261)
+        assert letters <= found.tokenizer.get_vocab().items()
+        assert found.tokenizer.chat_template
 
 
 @pytest.mark.parametrize(

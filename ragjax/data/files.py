@@ -185,7 +185,7 @@ class _Reading:
             raise DataError(row.problem)
         row = self._without_placeholders(row)
         layout = recognise(row, self.questions_only)
-        examples = layout.read(row)
+        examples = [_with_split(example, row.split) for example in layout.read(row)]
         if not any(example.documents for example in examples):
             check_forgotten(row, layout)
         self.layouts[layout.name] = None
@@ -203,6 +203,11 @@ class _Reading:
         self._seen.add(example.id)
         self.repeated += repeats
         return repeats
+
+
+def _with_split(example: Example, stated: str | None) -> Example:
+    """The example with the split that its file states, in the place of one that its own row may state."""
+    return example if stated is None else replace(example, meta={"split": stated, **example.meta})
 
 
 def _counts(examples: Sequence[Example], skipped_rows: int, repeated_questions: int) -> dict[str, int]:

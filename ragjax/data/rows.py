@@ -33,7 +33,8 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 class Row:
     """The object that starts on `line` (from 1), or the problem that hides it: exactly one is set.
 
-    In a table `unit` is "row" and `line` its number; `path` are the keys that lead to the object.
+    In a table `unit` is "row" and `line` its number; `path` are the keys that lead to the object. `split` is what the
+    object that holds it states for all its rows (TriviaQA's `Split`).
     """
 
     line: int
@@ -41,6 +42,7 @@ class Row:
     problem: str | None = None
     unit: str = "line"
     path: tuple[str, ...] = ()
+    split: str | None = None
 
     @property
     def place(self) -> str:
@@ -60,7 +62,10 @@ def iter_rows(raw: bytes, name: str) -> Iterator[Row]:
     if raw.lstrip().startswith(b"["):
         return _array_rows(raw)
     holder = _holder(raw)
-    return _line_rows(raw) if holder is None else _held_rows(*holder)
+    if holder is None:
+        return _line_rows(raw)
+    text, listed, split = holder
+    return (replace(row, split=split) for row in _held_rows(text, listed))
 
 
 def _line_rows(raw: bytes) -> Iterator[Row]:
@@ -104,8 +109,11 @@ def _elements(text: str, start: int, line: int) -> Generator[Row, None, int | No
     return position + 1
 
 
-def _holder(raw: bytes) -> tuple[str, bool] | None:
-    """The text of a file that is one object with rows in it, and whether in a list; None for any other file."""
+def _holder(raw: bytes) -> tuple[str, bool, str | None] | None:
+    """The text of a file that is one object with rows in it, whether in a list, and the split that it states.
+
+    None for any other file.
+    """
     try:
         text = raw.decode("utf-8")
         value, end = _DECODER.raw_decode(text, _skip_space(text, 0))
@@ -114,7 +122,8 @@ def _holder(raw: bytes) -> tuple[str, bool] | None:
     if not isinstance(value, dict) or "question" in value or text[end:].strip():
         return None
     listed = any(isinstance(value.get(key), list) for key in _LISTS)
-    return (text, listed) if listed or _is_group(value) else None
+    split = value.get("Split")
+    return (text, listed, split if isinstance(split, str) else None) if listed or _is_group(value) else None
 
 
 def _is_group(value: dict[str, Any]) -> bool:

@@ -121,7 +121,7 @@ def _parse_mixtral(config: Mapping[str, Any]) -> DecoderConfig:
     fields = _opened(config, "MixtralForCausalLM")
     for training in ("output_router_logits", "router_aux_loss_coef", "router_jitter_noise"):
         fields.take(training, None)
-    experts, used = fields.integer("num_local_experts"), fields.integer("num_experts_per_tok")
+    experts, used = fields.count("num_local_experts"), fields.count("num_experts_per_tok")
     if used > experts:
         fields.problems.append(f"num_experts_per_tok is {used}, but there are {experts} experts")
     common = _common(fields)
@@ -223,16 +223,16 @@ def _opened(config: Mapping[str, Any], architecture: str) -> Fields:
 
 def _common(fields: Fields, head_dim: int | None = None) -> dict[str, Any]:
     """What all families spell alike; `head_dim` is what the family means where the file says none."""
-    heads, hidden = fields.integer("num_attention_heads"), fields.integer("hidden_size")
+    heads, hidden = fields.count("num_attention_heads"), fields.integer("hidden_size")
     if fields.left.get("head_dim") is None and head_dim is None and hidden % heads:
         fields.problems.append(f"head_dim is absent and hidden_size {hidden} is not a multiple of {heads} heads")
     return {
         "vocab_size": fields.integer("vocab_size"),
-        "num_layers": fields.integer("num_hidden_layers"),
+        "num_layers": fields.count("num_hidden_layers"),
         "hidden_size": hidden,
         "intermediate_size": fields.integer("intermediate_size"),
         "num_heads": heads,
-        "num_kv_heads": fields.integer("num_key_value_heads", heads),
+        "num_kv_heads": fields.count("num_key_value_heads", heads),
         "head_dim": fields.integer("head_dim", head_dim or hidden // heads),
         "rms_norm_eps": fields.number("rms_norm_eps"),
         "tied_head": fields.flag("tie_word_embeddings", False),

@@ -76,6 +76,9 @@ NEUTRAL: dict[str, Any] = {
     "remove_invalid_values": False,
 }
 
+MOST = 10_000
+"""More layers, heads or experts than any model has: beyond it a file is damaged, and would be read without end."""
+
 _MISSING = object()
 
 
@@ -97,6 +100,14 @@ class Fields:
     def integer(self, key: str, default: Any = _MISSING) -> int:
         """A positive whole number."""
         return self._checked(key, self.take(key, default), int, "a positive whole number", 1)
+
+    def count(self, key: str, default: Any = _MISSING) -> int:
+        """A number of layers, heads or experts, from 1 to `MOST`."""
+        value = self.integer(key, default)
+        if value <= MOST:
+            return value
+        self.problems.append(f"{key} is {value}, more than the {MOST} that are supported")
+        return 1
 
     def optional_integer(self, key: str) -> int | None:
         """A positive whole number, or None where the key is absent or null."""

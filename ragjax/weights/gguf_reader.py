@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ragjax.models.config import LLAMA_ROPE_THETA
+from ragjax.models.fields import MOST
 from ragjax.models.layers import inverse_frequencies
 from ragjax.models.rope import Rope
 from ragjax.weights.keymap import TensorInfo
@@ -172,7 +173,8 @@ def _read_gemma3(file: GgufFile, facts: dict[str, Any]) -> dict[str, Any]:
     scalar, layers = facts.get("attention.key_length"), facts.get("block_count", 0)
     if layers == 62:
         scalar = facts["embedding_length"] // facts["attention.head_count"]
-    kinds = ["sliding_attention" if windowed else "full_attention" for windowed in _windowed(file, layers)]
+    windowed = _windowed(file, layers) if layers <= MOST else []  # of more, the parser refuses the number
+    kinds = ["sliding_attention" if here else "full_attention" for here in windowed] or None
     facts.pop(_PATTERN, None)
     base = facts.pop(_LOCAL_BASE, None)
     return {"query_pre_attn_scalar": scalar, "layer_types": kinds, "rope_local_base_freq": base}

@@ -297,6 +297,19 @@ def test_E10_a_split_that_should_have_golds_and_has_none_is_warned_of(tmp_path):
     assert any("use validation" in warning for warning in load_dataset("triviaqa", source=path).warnings)
 
 
+def test_triviaqas_original_file_is_of_the_split_that_it_states(tmp_path):
+    path = tmp_path / "web.json"
+    path.write_text(json.dumps({"Data": [rows.TRIVIAQA_ORIGINAL], "Domain": "Web", "Split": "train", "Version": 1.0}))
+    with pytest.raises(DataError, match="zz_1 is of the split train, not unfiltered"):
+        load_dataset("triviaqa", source=path)
+    (example,) = load_dataset("triviaqa", "train", path).examples
+    assert example.meta["split"] == "train"
+    path.write_text(json.dumps({"Split": "dev", "Data": [rows.TRIVIAQA_ORIGINAL]}))
+    assert load_dataset("triviaqa", source=path).examples
+    path.write_text(json.dumps({"Split": "train", "Data": [{**rows.TRIVIAQA_ORIGINAL, "split": "dev"}]}))
+    assert load_dataset("triviaqa", source=path).examples[0].meta["split"] == "dev"
+
+
 def test_asqas_original_file_is_read_by_split(tmp_path):
     inner = {name: value for name, value in rows.ASQA.items() if name != "sample_id"}
     path = tmp_path / "other_name.json"

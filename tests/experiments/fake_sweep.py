@@ -43,6 +43,10 @@ def check(models):
         resolve(name)
 
 
+def vocabulary(name):
+    return SimpleNamespace(name=name, tokenizer=TOKENIZER, vocab_width=9)
+
+
 def load(name, dtype):
     return FakeModel(name, hashlib.sha256(Path(name).read_bytes()).hexdigest()[:8], TOKENIZER)
 
@@ -56,7 +60,7 @@ class FakeCompressor:
 
     built: ClassVar[list] = []
 
-    def __init__(self, alphas, **settings):
+    def __init__(self, **settings):
         self.settings, self.calls = settings, []
         FakeCompressor.built.append(self)
 
@@ -137,9 +141,6 @@ class FakeReader:
 class FakeCompact(FakeCompressor):
     """Writes as the other one does."""
 
-    def __init__(self, **settings):
-        super().__init__((0.5,), **settings)
-
 
 class FakeSelector:
     """Prefers the longest text; "first" the first. Scores are minus the numbers of words, NaN where there is none."""
@@ -160,6 +161,7 @@ class FakeSelector:
 
 LIBRARY = Library(
     resolve=resolve,
+    vocabulary=vocabulary,
     load=load,
     compressor=FakeCompressor,
     reader=FakeReader,

@@ -74,6 +74,12 @@ def test_the_two_ends_and_one_weight_are_methods_beside_the_others(results):
     assert len(legend_of(draw_hits(table))) == len(table) == 5
 
 
+def test_two_weights_alone_are_no_sweep(results):
+    two = [result for result in read_results(results) if result.alpha in (0.3, 0.7)]
+    assert draw_alphas(two) is None
+    assert len(draw_hits(two).axes[0].patches) == 2 * 2
+
+
 def test_a_method_keeps_its_colour_where_a_dataset_lacks_another(results):
     first = [result for result in read_results(results) if result.alpha in (None, 0.3)]
     second = [replace(result, settings={**result.settings, "dataset": "nq"}) for result in first[1:]]

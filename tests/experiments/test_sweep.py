@@ -15,11 +15,12 @@ from fake_sweep import LIBRARY, FakeCompressor
 
 from experiments.config_file import load_config
 from experiments.experiment import Experiment
-from experiments.study import library, load_models
+from experiments.study import check_vocabularies
 from experiments.sweep import main
 from ragjax.decode.ensemble import VocabularyMismatch
 from ragjax.evals.parts import read_parts
-from ragjax.testing import byte_tokenizer, random_params, tiny_config, tiny_model, write_checkpoint
+from ragjax.hub import Vocabulary
+from ragjax.testing import byte_tokenizer, random_params, tiny_config, write_checkpoint
 
 HERE = Path(__file__).parent
 
@@ -349,17 +350,39 @@ def test_a_real_model_killed_and_resumed_gives_the_same_items(real_workplace):
     assert {w for row in rows[:4] for trace in row["traces"] for w in trace["winners"]} == {"compressor"}
 
 
-def test_models_without_a_shared_vocabulary_are_refused_before_anything_is_decoded():
-    model = tiny_model()
-    other = replace(model, tokenizer=byte_tokenizer(bos=False))
-    with pytest.raises(VocabularyMismatch, match="bos_token_id"):
-        library().compressor((0.5,), compressor=model, target=other)
-    library().compressor((0.0, 1.0), compressor=model, target=other)  # never mixed
+def vocabulary(name, **kind):
+    return Vocabulary(byte_tokenizer(**kind), name, 261)
 
 
-def test_a_model_without_a_chat_template_is_told_what_to_do():
-    points = [Experiment(method="raw", reader="base").canonical()]
-    base = replace(tiny_model(), tokenizer=byte_tokenizer(chat=False))
-    with pytest.raises(ValueError, match="base has no chat template: set prompt_format=plain"):
-        load_models(points, lambda name, dtype: base)
-    assert load_models([replace(points[0], prompt_format="plain")], lambda name, dtype: base)
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [({"bos": False}, "bos_token_id is None and 256"), ({"chat": False}, "no chat template: set prompt_format=plain")],
+)
+def test_what_a_tokenizer_shows_is_refused_before_a_model_is_loaded(workplace, capsys, kind, words):
+    found = {"model.txt": vocabulary("model.txt", **kind), "target.txt": vocabulary("target.txt")}
+    Path("target.txt").write_text("another")
+    unread = replace(LIBRARY, vocabulary=found.get, load=lambda name, dtype: pytest.fail(f"{name} was loaded"))
+    assert main(["study.py", "--set", "target=target.txt"], unread) == 2
+    assert words in capsys.readouterr().err
+    assert not Path("results").exists()
+
+
+def test_models_that_are_never_mixed_need_no_shared_vocabulary():
+    vocabularies = {"a": vocabulary("a"), "b": vocabulary("b", bos=False)}
+    both = Experiment(method="concat", compressor="a", target="b", reader="a").canonical()
+    mixed = Experiment(method="favicomp", compressor="a", target="b", reader="a").canonical()
+    written = Experiment(
+        method="xcompress", writer="favicomp", alpha=0.5, compressor="a", target="b", reader="b"
+    ).canonical()
+    check_vocabularies([both, replace(mixed, alpha=0.0), replace(mixed, admit_added=True)], vocabularies.get)
+    for point in (mixed, written):
+        with pytest.raises(VocabularyMismatch, match="bos_token_id"):
+            check_vocabularies([both, point], vocabularies.get)
+
+
+def test_plain_prompts_need_no_chat_template():
+    base = vocabulary("base", chat=False)
+    point = Experiment(method="raw", reader="base").canonical()
+    check_vocabularies([replace(point, prompt_format="plain")], lambda name: base)
+    with pytest.raises(ValueError, match="base has no chat template"):
+        check_vocabularies([point], lambda name: base)

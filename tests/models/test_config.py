@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -258,3 +259,32 @@ def test_generation_defaults_of_a_real_resave_pass(shared):
     raw = json.loads((shared / "models/configs/variant_to_dict__mistralai__Mistral-7B-Instruct-v0.3.json").read_text())
     as_llama = {**raw, "model_type": "llama", "architectures": ["LlamaForCausalLM"]}
     assert parse_config(as_llama).rope.theta == 1e6
+
+
+@pytest.mark.parametrize("family", PARSERS)
+def test_more_layers_than_any_model_has_are_refused_at_once(family):
+    raw = raw_config(tiny_config(family))
+    inner = raw.get("text_config", raw)
+    for absurd in (10_001, 10**9, 10**30, 1e30):
+        inner["num_hidden_layers"] = absurd
+        with pytest.raises(ValueError, match=f"num_hidden_layers is {re.escape(str(absurd))}, "):
+            parse_config(raw)
+
+
+@pytest.mark.parametrize(
+    ("family", "key"),
+    [
+        ("llama", "num_attention_heads"),
+        ("llama", "num_key_value_heads"),
+        ("mixtral", "num_local_experts"),
+        ("mixtral", "num_experts_per_tok"),
+    ],
+)
+def test_absurd_counts_are_refused_by_name(family, key):
+    raw = {**raw_config(tiny_config(family)), key: 10**12}
+    with pytest.raises(ValueError, match=f"{key} is 1000000000000, more than the 10000 that are supported"):
+        parse_config(raw)
+
+
+def test_as_many_layers_as_are_supported_are_parsed():
+    assert parse_config(changed(num_hidden_layers=10_000)).num_layers == 10_000

@@ -178,6 +178,25 @@ def test_config_field_changes_the_parameters(name):
     assert shapes[0] != shapes[1]
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{**ALL_BIASES, "qk_norm": True, "post_norms": True}, {"num_experts": 3, "experts_per_token": 2}],
+    ids=["all_parts", "experts"],
+)
+def test_every_parameter_that_a_field_adds_changes_the_logits(changes):
+    """With the test before: no field of a shape adds what the forward pass leaves alone."""
+    cfg = tiny_config(num_layers=1, **changes)
+    tokens, valid = left_pad(texts((30,)), 1, 32)
+
+    def spread(params):
+        hidden, _ = decoder.forward(params, cfg, tokens, valid)
+        return jnp.var(decoder.logits(params, hidden[:, -1], 261))
+
+    gradients = leaf_specs(jax.jit(jax.grad(spread))(random_params(cfg)))
+    assert len(gradients) == len(leaf_specs(decoder.abstract(cfg, jnp.float32)))
+    assert [name for name, gradient in gradients.items() if np.abs(gradient).max() < 1e-4] == []
+
+
 def test_config_value_changes_the_logits():
     base = tiny_config("mixtral", rope=LLAMA3, local_rope=LLAMA3, num_layers=2, windows=(8, None))
     params = random_params(base)

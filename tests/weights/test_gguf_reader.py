@@ -165,6 +165,14 @@ def gemma_config(path, **metadata):
     return cfg, gguf_config(open_gguf(write_gguf(path / "tiny.gguf", cfg, random_params(cfg), metadata=said)))
 
 
+def test_A06_more_layers_than_any_model_has_are_refused_at_once(tmp_path):
+    cfg = tiny_config("gemma3_text", num_layers=1)
+    file = open_gguf(write_gguf(tmp_path / "tiny.gguf", cfg, random_params(cfg)))
+    damaged = replace(file, metadata={**file.metadata, "gemma3.block_count": 2**32 - 1})
+    with pytest.raises(ValueError, match="num_hidden_layers is 4294967295, more than the 10000 that are supported"):
+        parse_config(gguf_config(damaged))
+
+
 FLAGS = [True, False, True, True, False, True, True]
 
 

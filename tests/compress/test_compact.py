@@ -366,6 +366,4 @@ def test_samples_of_the_last_prompt_are_streams_of_their_own(tiny, monkeypatch):
     assert [tokens(rows) for rows in resumed] == [tokens(rows) for rows in drawn]
     lengths = [len(row) for rows in drawn for row in tokens(rows)]
     assert [row.decoded_tokens for rows in resumed for row in rows] == lengths
-        len(row) for rows in drawn for row in tokens(rows)
-    ]
     assert any(one.decoded_tokens > len(one.trace.tokens) for one in initial)

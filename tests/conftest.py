@@ -6,6 +6,8 @@ from pathlib import Path
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Compiling, not running, takes the tests' time: LLVM makes less effort here.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
 
 import pytest
 

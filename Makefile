@@ -6,8 +6,8 @@ FLOOR := .venv-floor
 HOME_OF_MODELS := $(or $(RAGJAX_HOME),checkpoints)
 SMOLLM2 := $(HOME_OF_MODELS)/smollm2-135m-instruct/ragjax.json
 GEMMA3 := $(HOME_OF_MODELS)/gemma-3-270m/ragjax.json
-# Compiling, not running, takes the time: one process a core, each file in one of them.
-WORKERS := -n 2 --dist loadfile
+# Compiling, not running, takes the time: one process a core, each file in one of them, by name (the long ones lead).
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 PYTEST := JAX_PLATFORMS=cpu $(VENV)/bin/python -m pytest -rs $(WORKERS)
 
 .PHONY: demo models test test-shared test-floor lint format

@@ -50,11 +50,11 @@ class Choosing:
         budget, n = Budget.of(next(iter(points.values())).budget), len(examples)
         choosers = {p: self.choosers[p]() for p in points if p in self.choosers}
         for chooser in choosers.values():
-            chooser.prepare()
+            chooser.prepare(examples, budget)
         if choosers:
             tell("writing summaries")
         initial, writing = timed(lambda: self.writer.compress(examples, budget) if choosers else [])
-        kept = {p: timed(partial(chooser.keep, examples, initial, budget)) for p, chooser in choosers.items()}
+        kept = {p: timed(partial(chooser.keep, initial)) for p, chooser in choosers.items()}
         tell("drawing candidates")
         keeping = {p: of for p, (of, _) in kept.items()}
         drawn, drawing = timed(lambda: self._draw(points, keeping, examples, budget, initial))

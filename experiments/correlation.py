@@ -8,7 +8,6 @@ dataset with the published numbers beside ours, and leaves `correlation.json` an
 import argparse
 import csv
 import io
-import json
 import os
 import sys
 from collections import Counter
@@ -22,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.published_xcompress import TABLE_1
+from experiments.results import read_points
 from experiments.summary import is_failed
 from ragjax.evals.correlation import QUALITIES, correlate
 from ragjax.evals.parts import decode_lines, digest, write_json, write_whole
@@ -81,11 +81,7 @@ def read_candidates(folder: str | os.PathLike) -> list[Candidates]:
     Raises:
       FileNotFoundError: the folder holds no finished run.
     """
-    folder = epath.Path(folder)
-    for name in ("manifest.json", "items.jsonl"):
-        if not (folder / name).exists():
-            raise FileNotFoundError(f"{folder} holds no finished run: there is no {name}")
-    points = json.loads((folder / "manifest.json").read_bytes())["points"]
+    folder, points = epath.Path(folder), read_points(folder, "items.jsonl")
     draws = {point["hash"]: point["settings"] for point in points if point["settings"].get("method") == METHOD}
     rows = decode_lines((folder / "items.jsonl").read_bytes()) if draws else []
     return list(gather([row for row in rows if row["settings"] in draws], draws))

@@ -45,13 +45,22 @@ def read_results(folder: str | os.PathLike) -> list[Result]:
     Raises:
       FileNotFoundError: the folder holds no finished run.
     """
-    folder = epath.Path(folder)
-    for name in ("manifest.json", "summary.json"):
-        if not (folder / name).exists():
-            raise FileNotFoundError(f"{folder} holds no finished run: there is no {name}")
-    points = json.loads((folder / "manifest.json").read_text())["points"]
+    folder, points = epath.Path(folder), read_points(folder, "summary.json")
     summaries = json.loads((folder / "summary.json").read_text())["points"]
     return [Result(point["settings"], summaries[point["hash"]]) for point in points if point["hash"] in summaries]
+
+
+def read_points(folder: str | os.PathLike, needed: str) -> list[Mapping[str, Any]]:
+    """The points that the manifest of a finished run lists: label, settings and hash of each.
+
+    Raises:
+      FileNotFoundError: there is no manifest, or not the file `needed`.
+    """
+    folder = epath.Path(folder)
+    for name in ("manifest.json", needed):
+        if not (folder / name).exists():
+            raise FileNotFoundError(f"{folder} holds no finished run: there is no {name}")
+    return json.loads((folder / "manifest.json").read_bytes())["points"]
 
 
 def by_dataset(results: Sequence[Result]) -> dict[str, list[Result]]:

@@ -4,7 +4,6 @@
 the same content in the same dtype only once while it is in use.
 """
 
-import logging
 import re
 import weakref
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from jax.sharding import Mesh
 
 from ragjax.models.config import DecoderConfig
 from ragjax.models.decoder import Decoder, abstract
+from ragjax.runtime import LOG
 from ragjax.sharding import place
 from ragjax.weights import checkpoint
 from ragjax.weights.download import fetch
@@ -28,8 +28,6 @@ from ragjax.weights.room import require_room_for
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-logger = logging.getLogger(__name__)
 
 # Parameters in use, by (fingerprint, dtype, mesh): a model in two roles is held once.
 _loaded: weakref.WeakValueDictionary[tuple[str, str, Mesh | None], Decoder] = weakref.WeakValueDictionary()
@@ -195,4 +193,4 @@ def _tell_skipped(name: str, skipped: Sequence[str]) -> None:
     """Say which stored tensors the model does not use: a vision tower, tables that are computed here."""
     if skipped:
         first = ", ".join(skipped[:3]) + (", ..." if len(skipped) > 3 else "")
-        logger.info("%s: %d stored tensors are no part of the language model: %s", name, len(skipped), first)
+        LOG.info("%s: %d stored tensors are no part of the language model: %s", name, len(skipped), first)

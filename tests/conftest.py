@@ -1,13 +1,14 @@
 """Fixtures of the whole suite: where models and the reference material lie, and what a skip means."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-# Compiling, not running, takes the tests' time: LLVM makes less effort here.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
+# Compiling, not running, takes the time of all tests but those of real models, which switch this off (`optimised`).
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 import pytest
 
@@ -23,6 +24,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")  # A worker of xdist has none.
     if reporter is not None and session.config.getoption("--fail-on-skip") and reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(scope="module")
+def optimised() -> Iterator[None]:
+    """Programs as users compile them, for modules in which running them takes longer."""
+    import jax
+
+    quick = jax.config.jax_disable_most_optimizations
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", quick)
 
 
 @pytest.fixture(scope="session")

@@ -1,17 +1,21 @@
 """What the tests compare with: transformers on the CPU, a plain loop over it, and models whose logits are a table."""
 
 import dataclasses
+import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
+from experiments.models import CACHE, MODELS
 from ragjax import hub
 from ragjax.compress.prompts import PromptSet
 from ragjax.decode.buckets import left_pad
@@ -21,6 +25,7 @@ from ragjax.models import decoder
 from ragjax.models.config import DecoderConfig
 from ragjax.testing import byte_tokenizer, random_params, tiny_config, tiny_model, write_checkpoint
 
+ROOT = Path(__file__).resolve().parent.parent
 PLAIN = Execution(batch=4, compaction=False)
 """One batch of four rows that keeps its shape to the end: most tests share its compiled programs."""
 
@@ -69,6 +74,18 @@ def pair(seed: int = 0, dtype: str = "float32", **changes: Any) -> Pair:
         theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype)).eval()
     assert ours.config == cfg
     return Pair(dataclasses.replace(ours, name=f"tiny-{seed}"), theirs)
+
+
+def converted_from(name: str) -> Any:
+    """The model of transformers that reads the GGUF file of one of `experiments.models` by itself, in float32."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    gguf = ROOT / CACHE / MODELS[name].file
+    if not gguf.exists():
+        pytest.skip("the GGUF file that the checkpoint was converted from is gone: run `make models` anew")
+    torch.set_num_threads(os.cpu_count() or 1)
+    return AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32).eval()
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:

@@ -3,16 +3,15 @@
 As for SmolLM2, the oracle reads the GGUF file by itself and we read the converted checkpoint.
 """
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, DynamicCache
+from transformers import DynamicCache
 
 import ragjax
-from experiments.models import CACHE, GEMMA3, MODELS
+from experiments.models import GEMMA3
 from ragjax.compress.favicomp import FaviComp
 from ragjax.compress.prompts import DEFAULT_PROMPTS, number_documents
 from ragjax.data import load_examples
@@ -21,6 +20,7 @@ from ragjax.decode.prompt import build_prompt
 from ragjax.decode.text import generate
 from ragjax.models import decoder
 from ragjax.models.published import published_config
+from tests.oracle import converted_from
 from tests.real_sps import check_sps
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,6 +30,9 @@ STORY = (
 )
 
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
+
 @pytest.fixture(scope="module")
 def lm(gemma3: Path) -> ragjax.LanguageModel:
     return ragjax.load(gemma3)
@@ -37,11 +40,7 @@ def lm(gemma3: Path) -> ragjax.LanguageModel:
 
 @pytest.fixture(scope="module")
 def oracle() -> torch.nn.Module:
-    gguf = ROOT / CACHE / MODELS[GEMMA3].file
-    if not gguf.exists():
-        pytest.skip("the GGUF file that the checkpoint was converted from is gone: run `make models` anew")
-    torch.set_num_threads(os.cpu_count() or 1)
-    return AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32).eval()
+    return converted_from(GEMMA3)
 
 
 def their_logits(oracle: torch.nn.Module, ids: list[int], keep: int) -> np.ndarray:

@@ -5,16 +5,15 @@ rotary embedding, the key table, the config and the decode loop are all under te
 """
 
 import dataclasses
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, DynamicCache
+from transformers import DynamicCache
 
 import ragjax
-from experiments.models import CACHE, MODELS, SMOLLM2
+from experiments.models import SMOLLM2
 from ragjax.compress.favicomp import FaviComp
 from ragjax.compress.prompts import DEFAULT_PROMPTS, number_documents
 from ragjax.data import load_examples
@@ -23,6 +22,7 @@ from ragjax.decode.loop import prefill
 from ragjax.decode.prompt import build_prompt
 from ragjax.decode.text import generate
 from ragjax.models import decoder
+from tests.oracle import converted_from
 from tests.real_sps import check_sps
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,18 +33,17 @@ TEXT = (
 )
 
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
+
 @pytest.fixture(scope="module")
 def lm(smollm2: Path) -> ragjax.LanguageModel:
     return ragjax.load(smollm2)
 
 
 @pytest.fixture(scope="module")
-def oracle(smollm2: Path) -> torch.nn.Module:
-    gguf = ROOT / CACHE / MODELS[SMOLLM2].file
-    if not gguf.exists():
-        pytest.skip("the GGUF file that the checkpoint was converted from is gone: run `make models` anew")
-    torch.set_num_threads(os.cpu_count() or 1)
-    return AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32).eval()
+def oracle() -> torch.nn.Module:
+    return converted_from(SMOLLM2)
 
 
 def test_logits_at_every_position(lm, oracle) -> None:

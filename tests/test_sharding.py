@@ -18,8 +18,7 @@ def told() -> str:
     environment = {
         **os.environ,
         "JAX_PLATFORMS": "cpu",
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=1",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
     }
     command = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", str(FILE)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=FILE.parents[1])

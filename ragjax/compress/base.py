@@ -146,6 +146,36 @@ class Compressor(Protocol):
         ...
 
 
+class Writer(Compressor, Protocol):
+    """What families that write their texts offer beside."""
+
+    def sample(
+        self,
+        examples: Sequence[Example],
+        candidates: int,
+        *,
+        temperature: float = 1.0,
+        repetition_penalty: float = 1.0,
+        budget: Budget | None = None,
+        beams: bool = False,
+        initial: Sequence[Compressed] | None = None,
+    ) -> list[list[Compressed]]:
+        """Several texts an example, drawn over one prompt cache: result[example][candidate].
+
+        The first n of any number of samples are the same. With `beams` the candidates are the best beams, best first,
+        whatever the temperature. `initial` is what `compress` made of the same examples, for families that it spares
+        something. Where nothing is decoded (no documents, or documents that fit the budget whole) all candidates are
+        that one result.
+        """
+        ...
+
+
+def check_candidates(candidates: int) -> None:
+    """Raise ValueError for a number of candidates below 1."""
+    if candidates < 1:
+        raise ValueError(f"candidates counts texts and is at least 1, got {candidates}")
+
+
 _NO_SETTINGS = ("batch", "strict", "tokenizer")
 
 

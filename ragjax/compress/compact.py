@@ -13,12 +13,11 @@ before it standing, and "complete" with no summary at all is not believed. The n
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-from ragjax.compress.base import Budget, Compressed, call
+from ragjax.compress.base import Budget, Compressed, call, check_candidates
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, number_documents
 from ragjax.compress.writing import (
     PromptTooLong,
@@ -122,16 +121,11 @@ class CompAct:
             segment that does not fit as it is, where `on_overflow` is "error".
           DecodeFailed: for non-finite logits, where `strict` is set.
         """
-        turns: dict[int, _Turn] = {}
-
-        def own(followed: Sequence[_Turn], places: Sequence[int]) -> list[list[Decoded]]:
-            turns.update(zip(places, followed, strict=True))
-            return [[turn.row] for turn in followed]
-
-        found = [rows[0] for rows in self._run(examples, budget, 1, own)]
-        for i, turn in turns.items():
-            written = turn.course.tokens + len(turn.row.tokens)
-            found[i] = replace(found[i], decoded=written, resume=turn)
+        found = [without_decoding(self._counter, example, budget) for example in examples]
+        rest = [i for i, done in enumerate(found) if done is None]
+        for i, turn in zip(rest, self._follow([examples[i] for i in rest]), strict=True):
+            one = self._compressed(examples[i], turn, turn.row, budget)
+            found[i] = replace(one, decoded=turn.course.tokens + len(turn.row.tokens), resume=turn)
         return found
 
     def sample(
@@ -145,20 +139,23 @@ class CompAct:
         beams: bool = False,
         initial: Sequence[Compressed] | None = None,
     ) -> list[list[Compressed]]:
-        """Several final summaries an example, drawn over one prompt cache: result[example][candidate].
+        """Several final summaries an example, as `Writer.sample`.
 
-        The way to the last iteration is that of `compress`; the candidates are replies to its prompt, each treated as
-        that one reply would be. The first n of any number of samples are the same. With `beams` they are the best
-        beams, best first, whatever the temperature. `initial`, what `compress` made of these examples, spares the way
-        to the last prompt. Where nothing is decoded (no documents, or documents that fit the budget whole) all
-        candidates are that one result.
+        The way to the last iteration is that of `compress`, which `initial` spares; the candidates are replies to its
+        prompt, each treated as that one reply would be.
         """
-        if candidates < 1:
-            raise ValueError(f"candidates counts texts and is at least 1, got {candidates}")
+        check_candidates(candidates)
+        settled = [without_decoding(self._counter, example, budget) for example in examples]
+        rest = [i for i, done in enumerate(settled) if done is None]
+        rows = [[done] * candidates for done in settled]
+        if not rest:
+            return rows
+        turns = self._follow([examples[i] for i in rest]) if initial is None else [initial[i].resume for i in rest]
         sampling = Sampling(temperature, 0, self.top_p, repetition_penalty, self.seed)
-        search = partial(self._search if beams else self._decode, candidates=candidates, sampling=sampling)
-        turns = None if initial is None else [one.resume for one in initial]
-        return self._run(examples, budget, candidates, lambda followed, _: search(followed), turns)
+        drawn = (self._search if beams else self._decode)(turns, candidates=candidates, sampling=sampling)
+        for i, turn, replies in zip(rest, turns, drawn, strict=True):
+            rows[i] = [self._compressed(examples[i], turn, row, budget) for row in replies]
+        return rows
 
     @property
     def _sampling(self) -> Sampling:
@@ -168,28 +165,6 @@ class CompAct:
     def _counter(self) -> Any:
         """The tokenizer that lengths are counted with."""
         return self.tokenizer or self.lm.tokenizer
-
-    def _run(
-        self,
-        examples: Sequence[Example],
-        budget: Budget | None,
-        count: int,
-        draw: Callable[[Sequence["_Turn"], Sequence[int]], list[list[Decoded]]],
-        turns: Sequence["_Turn | None"] | None = None,
-    ) -> list[list[Compressed]]:
-        """Read each example up to its last turn, of which `draw` makes `count` replies: result[example][reply].
-
-        `draw` is given the turns and their examples' places. `turns` are those of an earlier reading.
-        """
-        settled = [without_decoding(self._counter, example, budget) for example in examples]
-        rest = [i for i, done in enumerate(settled) if done is None]
-        rows = [[done] * count for done in settled]
-        if not rest:
-            return rows
-        followed = self._follow([examples[i] for i in rest]) if turns is None else [turns[i] for i in rest]
-        for i, turn, drawn in zip(rest, followed, draw(followed, rest), strict=True):
-            rows[i] = [self._compressed(examples[i], turn, row, budget) for row in drawn]
-        return rows
 
     def _follow(self, examples: Sequence[Example]) -> list["_Turn"]:
         """Each example's last turn, with this compressor's own reply to it."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ragjax.compress.base import Budget, Compressed, call
+from ragjax.compress.base import Budget, Compressed, call, check_candidates
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, number_documents
 from ragjax.compress.writing import as_compressed, as_trace, check_overflow, fit_documents, without_decoding
 from ragjax.data import Document, Example
@@ -114,14 +114,8 @@ class FaviComp:
         beams: bool = False,
         initial: Sequence[Compressed] | None = None,
     ) -> list[list[Compressed]]:
-        """Several texts an example, drawn over one prompt cache: result[example][candidate].
-
-        The first n of any number of samples are the same. With `beams` the candidates are the best beams, best first,
-        whatever the temperature. Where nothing is decoded (no documents, or documents that fit the budget whole) all
-        candidates are that one result. `initial`, what `compress` made of these examples, is not needed here.
-        """
-        if candidates < 1:
-            raise ValueError(f"candidates counts texts and is at least 1, got {candidates}")
+        """Several texts an example at this compressor's alpha, as `Writer.sample`; `initial` spares nothing here."""
+        check_candidates(candidates)
         drawing = replace(self, temperature=temperature, repetition_penalty=repetition_penalty)
         self._check_models((self.alpha,))
         alphas = (self.alpha,) * candidates

@@ -13,11 +13,10 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import xxhash
 from etils import epath
 
 from ragjax.compress.base import Budget, Compressor, describe
-from ragjax.data.identity import content_hash
+from ragjax.data.identity import content_hash, json_hash
 from ragjax.data.records import Example
 from ragjax.decode.states import LAYER, Pooled, pooled_states
 
@@ -126,7 +125,7 @@ class OnlinePool:
         if len(self.pool) < self.size:
             self.pool.append(value)
             return False
-        kept = value > self.pool[max(int(self.share * self.size) - 1, 0)]
+        kept = value > self.pool[max(_part(self.share, self.size) - 1, 0)]
         self.pool[-1 if kept else 0] = value
         return kept
 
@@ -165,8 +164,7 @@ def calibrate_filter(
     if len(found) < 2:
         raise ValueError(f"{len(found)} of the {len(texts)} calibration questions have a summary: give more")
     fixed = Filter(
-        # As written in decimals: in binary, 0.29 of 100 would be 28.
-        threshold=float(found[int(Fraction(str(share)) * len(found))]),
+        threshold=float(found[_part(share, len(found))]),
         share=share,
         reader=reader.fingerprint,
         compressor=_writer_key(compressor, budget),
@@ -191,5 +189,9 @@ def measure(reader: Any, texts: Sequence[str], *, rho: str, first_token: str, la
 
 
 def _writer_key(compressor: Compressor, budget: Budget | None) -> str:
-    settings = {**describe(compressor), "budget": budget and asdict(budget)}
-    return xxhash.xxh3_128_hexdigest(json.dumps(settings, sort_keys=True).encode())
+    return json_hash({**describe(compressor), "budget": budget and asdict(budget)})
+
+
+def _part(share: float, count: int) -> int:
+    """A share of a number, rounded down, as written in decimals: in binary, 0.29 of 100 would be 28."""
+    return int(Fraction(str(share)) * count)

@@ -13,10 +13,10 @@ from typing import Any
 
 import jax
 import numpy as np
-import xxhash
 from etils import epath
 
 from ragjax.compress.subspace import Subspace, principal_subspace, projection_residual
+from ragjax.data.identity import json_hash
 from ragjax.decode.states import LAYER, block_of, check_choices, pooled_states, token_states
 from ragjax.runtime import LOG
 from ragjax.typing import Array, Float
@@ -139,12 +139,8 @@ def _settings(
     if of_states != bool(texts):
         raise ValueError('matrix="states" goes with texts, and no other matrix does')
     model = {"format": _FORMAT, "model": lm.fingerprint, "dtype": lm.dtype.name, "rows": lm.vocab_width}
-    corpus = {"block": block_of(lm.config, layer), "texts": _hash(texts)} if of_states else {}
+    corpus = {"block": block_of(lm.config, layer), "texts": json_hash(list(texts))} if of_states else {}
     return model | chosen | {"energy": float(energy)} | corpus
-
-
-def _hash(value: Any) -> str:
-    return xxhash.xxh3_128_hexdigest(json.dumps(value).encode())
 
 
 def _matrix(lm: Any, name: str, layer: int, texts: Sequence[str] | None) -> Array:
@@ -161,7 +157,7 @@ def _matrix(lm: Any, name: str, layer: int, texts: Sequence[str] | None) -> Arra
 
 
 def _path(lm: Any, settings: Mapping[str, Any]) -> epath.Path:
-    return (lm.folder or checkpoint.home()) / FOLDER / f"{settings['matrix']}-{_hash(settings)}.npz"
+    return (lm.folder or checkpoint.home()) / FOLDER / f"{settings['matrix']}-{json_hash(settings)}.npz"
 
 
 def _read(path: epath.Path) -> Subspace | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ragjax.compress.base import Budget, Choice, Compressed, Compressor, call
+from ragjax.compress.base import Budget, Choice, Compressed, Writer, call
 from ragjax.compress.filters import Filter, OnlinePool, measure
 from ragjax.compress.select import Candidates, Selection, Selector
 from ragjax.data.records import Example
@@ -40,7 +40,7 @@ class XCompress:
       initial_joins: whether the initial summary is a candidate too.
     """
 
-    compressor: Compressor
+    compressor: Writer
     reader: Any
     candidates: int = 5
     temperature: float = 1.0
@@ -67,35 +67,37 @@ class XCompress:
 
     def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
         """The chosen summary of each example; its `choice` says among what."""
+        self.prepare(examples, budget)
         initial = self.compressor.compress(examples, budget)
-        skipped, rhos = self.keep(examples, initial, budget)
+        skipped, rhos = self.keep(initial)
         rest = [i for i, why in enumerate(skipped) if why is None]
         drawn: list[list[Compressed]] = [[] for _ in examples]
-        for i, texts in zip(
-            rest, self.draw([examples[i] for i in rest], budget, [initial[i] for i in rest]), strict=True
-        ):
+        fresh = self.draw([examples[i] for i in rest], budget, [initial[i] for i in rest])
+        for i, texts in zip(rest, fresh, strict=True):
             drawn[i] = texts
         return self.choose(examples, initial, drawn, skipped, rhos)
 
-    def prepare(self) -> None:
-        """Have the selector's subspace at hand, where it has one: once per checkpoint, and no question's cost."""
-        self._selector.own_subspace  # noqa: B018, computed or read, and kept
+    def prepare(self, examples: Sequence[Example], budget: Budget | None = None) -> None:
+        """See that the filter may be used, and have the selector's subspace at hand, where there are such.
 
-    def keep(
-        self, examples: Sequence[Example], initial: Sequence[Compressed], budget: Budget | None = None
-    ) -> tuple[list[str | None], np.ndarray]:
-        """Why each example keeps its initial summary, made with `budget` (None: it does not), and rho of each summary.
-
-        The reason is "filter", or the status of a summary beside which there is nothing to draw.
+        The subspace is made once per checkpoint: it is no question's cost.
 
         Raises:
           ValueError: the filter was calibrated on one of these examples, or with another model, prompt or budget.
+        """
+        if self._filter is not None:
+            self._filter.check(self._reader, self.compressor, examples, budget)
+        self._selector.own_subspace  # noqa: B018, computed or read, and kept
+
+    def keep(self, initial: Sequence[Compressed]) -> tuple[list[str | None], np.ndarray]:
+        """Why each example keeps its initial summary (None: it does not), and rho of each summary, [n].
+
+        The reason is "filter", or the status of a summary beside which there is nothing to draw.
         """
         skipped = [one.status if one.status in UNDECODED and one.trace is None else None for one in initial]
         rhos = np.full(len(initial), np.nan)
         if self._filter is None:
             return skipped, rhos
-        self._filter.check(self._reader, self.compressor, examples, budget)
         open_ = [i for i, why in enumerate(skipped) if why is None]
         settings = {name: getattr(self._filter, name) for name in ("rho", "first_token", "layer")}
         rhos[open_] = measure(self._reader, [initial[i].text for i in open_], batch=self.batch, **settings)

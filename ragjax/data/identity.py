@@ -6,6 +6,7 @@ order of work, `limit` or on rows that were skipped.
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import xxhash
 
@@ -15,8 +16,12 @@ from ragjax.data.records import Example
 def content_hash(example: Example, *, golds: bool = True) -> str:
     """32 hex digits of the question, the documents (title and text) and, unless `golds` is False, the answers."""
     documents = [[document.title, document.text] for document in example.documents]
-    content = [example.question, documents, list(example.answers) if golds else None]
-    return xxhash.xxh3_128_hexdigest(json.dumps(content).encode())
+    return json_hash([example.question, documents, list(example.answers) if golds else None])
+
+
+def json_hash(value: Any) -> str:
+    """32 hex digits that depend on the value of any JSON value, and not on the order of its keys."""
+    return xxhash.xxh3_128_hexdigest(json.dumps(value, sort_keys=True).encode())
 
 
 def example_ids(examples: Sequence[Example]) -> list[str]:

@@ -9,27 +9,14 @@ from ragjax.compress import filters
 from ragjax.compress.base import Budget
 from ragjax.compress.favicomp import FaviComp
 from ragjax.compress.filters import Filter, OnlinePool, calibrate_filter, concentration, measure
-from ragjax.data.records import Document, Example
+from ragjax.data.records import Example
 from ragjax.decode.states import pool
-from ragjax.testing import tiny_model
 from tests.oracle import SHORT
 
-EXAMPLES = [Example(f"q{n}", f"Who is {n}?", documents=(Document(f"Number {n} is {n * n}."),)) for n in range(8)]
-
 
 @pytest.fixture(scope="module")
-def lm():
-    return tiny_model()
-
-
-@pytest.fixture(scope="module")
-def compressor(lm):
-    return FaviComp(compressor=lm, alpha=0.0, max_new=12, batch=4, prompts=SHORT)
-
-
-@pytest.fixture(scope="module")
-def fixed(lm, compressor):
-    return calibrate_filter(compressor, lm, EXAMPLES[:5], share=0.4, batch=4)
+def fixed(lm, compressor, examples):
+    return calibrate_filter(compressor, lm, examples[:5], share=0.4, batch=4)
 
 
 def test_rho_is_what_the_method_says():
@@ -46,15 +33,15 @@ def test_rho_is_what_the_method_says():
         concentration(pooled, "norm")
 
 
-def test_the_top_share_of_the_calibration_questions_exceed_the_threshold(lm, compressor, fixed):
-    texts = [one.text for one in compressor.compress(EXAMPLES[:5])]
+def test_the_top_share_of_the_calibration_questions_exceed_the_threshold(lm, compressor, fixed, examples):
+    texts = [one.text for one in compressor.compress(examples[:5])]
     values = measure(lm, texts, rho="pooled", first_token="keep", layer=-2, batch=4)
     assert sum(values > fixed.threshold) == 2 == int(0.4 * 5)
     assert fixed.threshold in values
     assert fixed.keeps(np.array([np.nan, fixed.threshold, fixed.threshold + 1e-3])).tolist() == [False, False, True]
 
 
-def test_a_share_is_meant_in_decimals(lm, compressor, monkeypatch):
+def test_a_share_is_meant_in_decimals(lm, compressor, monkeypatch, examples):
     monkeypatch.setattr(FaviComp, "compress", lambda self, examples, budget: [])
     monkeypatch.setattr(filters, "measure", lambda *_, **__: np.arange(100.0))
     # In binary 0.29 of 100 is less than 29.
@@ -74,15 +61,15 @@ def test_a_filter_is_stored_with_its_key_and_never_replaced(fixed, tmp_path):
         Filter.load(path)
 
 
-def test_a_filter_refuses_its_own_questions_and_other_models_or_prompts(lm, compressor, fixed):
-    fixed.check(lm, compressor, EXAMPLES[5:])
+def test_a_filter_refuses_its_own_questions_and_other_models_or_prompts(lm, compressor, fixed, examples):
+    fixed.check(lm, compressor, examples[5:])
     with pytest.raises(ValueError, match="'q4' is one of those the filter was calibrated on"):
-        fixed.check(lm, compressor, EXAMPLES[4:])
-    renamed = [dataclasses.replace(EXAMPLES[0], id="other", answers=("changed",))]
+        fixed.check(lm, compressor, examples[4:])
+    renamed = [dataclasses.replace(examples[0], id="other", answers=("changed",))]
     with pytest.raises(ValueError, match="'other' is one of those"):
         fixed.check(lm, compressor, renamed)
     with pytest.raises(ValueError, match="another reader"):
-        fixed.check(dataclasses.replace(lm, fingerprint="other"), compressor, EXAMPLES[5:])
+        fixed.check(dataclasses.replace(lm, fingerprint="other"), compressor, examples[5:])
     changes = {
         "max_new": 13,
         "alpha": 0.5,
@@ -90,15 +77,15 @@ def test_a_filter_refuses_its_own_questions_and_other_models_or_prompts(lm, comp
     }
     for name, value in changes.items():
         with pytest.raises(ValueError, match="another compressor"):
-            fixed.check(lm, dataclasses.replace(compressor, target=lm, **{name: value}), EXAMPLES[5:])
-    fixed.check(lm, dataclasses.replace(compressor, batch=2), EXAMPLES[5:])
+            fixed.check(lm, dataclasses.replace(compressor, target=lm, **{name: value}), examples[5:])
+    fixed.check(lm, dataclasses.replace(compressor, batch=2), examples[5:])
     with pytest.raises(ValueError, match="another compressor or budget"):
-        fixed.check(lm, compressor, EXAMPLES[5:], Budget(tokens=9))
+        fixed.check(lm, compressor, examples[5:], Budget(tokens=9))
 
 
-def test_calibration_needs_questions_and_a_share(lm, compressor):
+def test_calibration_needs_questions_and_a_share(lm, compressor, examples):
     with pytest.raises(ValueError, match="share lies in"):
-        calibrate_filter(compressor, lm, EXAMPLES, share=1.0)
+        calibrate_filter(compressor, lm, examples, share=1.0)
     with pytest.raises(ValueError, match="0 of the 1 calibration questions have a summary"):
         calibrate_filter(compressor, lm, [Example("e", "Who?")])
 

@@ -11,27 +11,20 @@ from ragjax.compress.favicomp import FaviComp
 from ragjax.compress.filters import OnlinePool, calibrate_filter
 from ragjax.compress.select import Candidates, Selector
 from ragjax.compress.xcompress import XCompress
-from ragjax.data.records import Document, Example
-from ragjax.testing import tiny_model
+from ragjax.data.records import Example
 from tests.oracle import SHORT, bigram_model, chain
 
-EXAMPLES = [Example(f"q{n}", f"Who is {n}?", documents=(Document(f"Number {n} is {n * n}."),)) for n in range(4)]
 NOTHING = Example("none", "Who is it?")
 
 
 @pytest.fixture(scope="module")
-def lm():
-    return tiny_model()
+def examples(examples):
+    return examples[:4]
 
 
 @pytest.fixture(scope="module")
-def compressor(lm):
-    return FaviComp(compressor=lm, alpha=0.0, max_new=12, batch=4, prompts=SHORT)
-
-
-@pytest.fixture(scope="module")
-def found(lm, compressor):
-    return XCompress(compressor, lm, candidates=5, batch=4).compress([*EXAMPLES, NOTHING])
+def found(lm, compressor, examples):
+    return XCompress(compressor, lm, candidates=5, batch=4).compress([*examples, NOTHING])
 
 
 def test_the_lowest_score_of_the_drawn_candidates_wins(lm, found):
@@ -54,61 +47,70 @@ def test_a_question_without_documents_draws_nothing(found):
     assert found[4].choice.chosen == -1
 
 
-def test_B10_the_first_candidates_do_not_depend_on_how_many_are_drawn(lm, compressor, found):
-    fewer = XCompress(compressor, lm, candidates=3, batch=2).compress(EXAMPLES[::-1])[::-1]
+def test_B10_the_first_candidates_do_not_depend_on_how_many_are_drawn(lm, compressor, found, examples):
+    fewer = XCompress(compressor, lm, candidates=3, batch=2).compress(examples[::-1])[::-1]
     for three, five in zip(fewer, found, strict=False):
         assert [c.text for c in three.choice.candidates] == [c.text for c in five.choice.candidates[:3]]
 
 
-def test_S06_one_candidate_is_returned_with_its_score(lm, compressor):
-    (one,) = XCompress(compressor, lm, candidates=1, batch=4).compress(EXAMPLES[:1])
+def test_S06_one_candidate_is_returned_with_its_score(lm, compressor, examples):
+    (one,) = XCompress(compressor, lm, candidates=1, batch=4).compress(examples[:1])
     assert one.choice.chosen == 0
     assert np.isfinite(one.choice.scores[0])
 
 
-def test_the_initial_summary_may_join(lm, compressor, found):
+def test_the_initial_summary_may_join(lm, compressor, found, examples):
     joined = XCompress(compressor, lm, candidates=2, initial_joins=True, selector="ppl", batch=4)
-    for one in joined.compress(EXAMPLES):
+    for one in joined.compress(examples):
         assert len(one.choice.scores) == 3
         assert one.text == ([*one.choice.candidates, one.choice.initial][one.choice.chosen]).text
     initial = [one.choice.initial for one in found[:4]]
     empty = Compressed((), None, 0, 0, 9, "empty")
     for one, first in zip(
-        joined.choose(EXAMPLES, initial, [[empty, empty]] * 4, [None] * 4, np.full(4, np.nan)), initial, strict=True
+        joined.choose(examples, initial, [[empty, empty]] * 4, [None] * 4, np.full(4, np.nan)), initial, strict=True
     ):
         assert one.choice.chosen == -1
         assert one.text == first.text
         assert np.isnan(one.choice.scores[:2]).all()
 
 
-def test_a_filter_keeps_initial_summaries_and_saves_their_drawing(lm, compressor):
-    fixed = calibrate_filter(compressor, lm, EXAMPLES[2:], share=0.5, batch=4)
+def test_a_filter_keeps_initial_summaries_and_saves_their_drawing(lm, compressor, examples, monkeypatch):
+    fixed = calibrate_filter(compressor, lm, examples[2:], share=0.5, batch=4)
     for threshold, skipped in ((-1.0, "filter"), (10.0, None)):
         kept = XCompress(compressor, lm, filter=dataclasses.replace(fixed, threshold=threshold), batch=4)
-        for one in kept.compress(EXAMPLES[:2]):
+        for one in kept.compress(examples[:2]):
             assert one.choice.skipped == skipped
             assert 0 < one.choice.rho < 1
             assert bool(one.choice.candidates) == (skipped is None)
             if skipped:
                 assert one.text == one.choice.initial.text
+    monkeypatch.setattr(FaviComp, "compress", None)  # What cannot be served is refused before any model runs.
     with pytest.raises(ValueError, match="'q2' is one of those the filter was calibrated on"):
-        XCompress(compressor, lm, filter=fixed, batch=4).compress(EXAMPLES)
+        XCompress(compressor, lm, filter=fixed, batch=4).compress(examples)
 
 
-def test_the_online_pool_draws_for_its_first_questions(lm, compressor):
+def test_the_online_pool_draws_for_its_first_questions(lm, compressor, examples):
     pooled = XCompress(compressor, lm, filter=OnlinePool(size=2), candidates=2, batch=4)
-    found = pooled.compress(EXAMPLES)
+    found = pooled.compress(examples)
     assert [one.choice.skipped for one in found[:2]] == [None, None]
     assert XCompress(compressor, lm, filter="online_pool")._filter.size == 50
 
 
-def test_a_failed_candidate_never_wins():
+def test_a_failed_candidate_never_wins(lm, compressor, found, examples):
+    good = found[0].choice.initial
+    failed = dataclasses.replace(good, units=(), status="failed(non-finite at step 1)")
+    chooser = XCompress(compressor, lm, selector="first", batch=4)
+    (one,) = chooser.choose(examples[:1], [good], [[failed, good]], [None], np.full(1, np.nan))
+    assert (one.choice.chosen, one.text) == (1, good.text)
+
+
+def test_where_all_candidates_failed_the_result_has_failed(examples):
     table = chain({n: 120 for n in range(272)})
     table[120] = np.nan
     lm = bigram_model(table)
     (one,) = XCompress(
         FaviComp(compressor=lm, alpha=0.0, max_new=12, batch=4, prompts=SHORT), lm, selector="first", candidates=2
-    ).compress(EXAMPLES[:1])
+    ).compress(examples[:1])
     assert one.status.startswith("failed")
     assert all(np.isnan(one.choice.scores))
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -18,14 +17,6 @@ STOPS = tuple(range(0, 261, 16))
 """Enough of the random model's ids that some hypotheses end before the last token allowed."""
 
 MAX_NEW = 10
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compiler():
-    """Programs of a few steps: compiling them well would take longer than they do."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import jax
 import numpy as np
 import pytest
 
@@ -14,14 +13,6 @@ from tests.oracle import as_prompt, tokens_of
 
 COUNT, BATCH = 60, 8
 ALPHAS = [n / 10 for n in range(11)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compiler():
-    """What is counted are programs, not how well they run."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="module")

@@ -6,28 +6,23 @@ import pytest
 
 from ragjax import hub
 from ragjax.models.config import parse_config
-from ragjax.weights import checkpoint
-
-NAME = "smollm2-135m-instruct"
 
 
 @pytest.fixture(scope="module")
-def smollm2():
-    if not checkpoint.is_checkpoint(checkpoint.home() / NAME):
-        pytest.skip(f"{NAME} is not converted (make models)")
-    return hub.load(NAME)
+def lm(smollm2):
+    return hub.load(smollm2)
 
 
 @pytest.mark.shared
-def test_its_file_says_what_the_published_config_says(smollm2, shared):
+def test_its_file_says_what_the_published_config_says(lm, shared):
     published = shared / "models" / "configs" / "HuggingFaceTB__SmolLM2-135M-Instruct.json"
-    assert smollm2.config == parse_config(json.loads(published.read_text()))
+    assert lm.config == parse_config(json.loads(published.read_text()))
 
 
-def test_its_tokenizer_keeps_specials_digits_and_white_space(smollm2):
-    tokenizer = smollm2.tokenizer
-    assert smollm2.stop_ids == (2,)
-    assert smollm2.vocab_width == smollm2.config.vocab_size == 49152
+def test_its_tokenizer_keeps_specials_digits_and_white_space(lm):
+    tokenizer = lm.tokenizer
+    assert lm.stop_ids == (2,)
+    assert lm.vocab_width == lm.config.vocab_size == 49152
     assert tokenizer.encode("<|im_start|>user<|im_end|>")[::2] == [1, 2]
     assert tokenizer.tokenize("\n\n12  3") == ["\u010a\u010a", "1", "2", "\u0120\u0120", "3"]
     text = "In 1969, caf\u00e9s opened.\n\n1. \u4e2d\u6587 \U0001f600"

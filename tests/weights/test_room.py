@@ -60,8 +60,12 @@ def test_what_just_fits_and_what_is_held_are_not_refused(folder, monkeypatch):
 
 
 def test_a_device_that_does_not_tell_refuses_nothing(monkeypatch):
+    large = published_config("mistralai/Mixtral-8x7B-Instruct-v0.1")
+    free(monkeypatch, 10**9)
+    with pytest.raises(OutOfMemoryError):
+        require_room_for("large", large, jnp.float32)
     free(monkeypatch, None)
-    require_room_for("large", published_config("mistralai/Mixtral-8x7B-Instruct-v0.1"), jnp.float32)
+    assert require_room_for("large", large, jnp.float32) is None
 
 
 def test_sizes_are_told_in_units_that_suit_them(monkeypatch):

@@ -49,8 +49,8 @@ MINIMA = {"max_new": 1, "reader_max_new": 1, "top_k": 1, "limit": 1, "batch": 1,
 MINIMA |= {"reader_temperature": 0, "seed": 0, "shots": 0, "candidates": 1, "candidate_temperature": 0, "draw": 0}
 MINIMA |= {"segment": 1, "iterations": 1, "calibration": 2, "long_window": 1, "long_stride": 1}
 CANDIDATE_KNOBS = ("candidate_temperature", "candidate_penalty")
-BELOW_ONE = {"energy": True, "share": False, "top_p": True}
-"""Fields that lie between 0 and 1, and whether 1 is allowed."""
+SHARES = {"energy": True, "share": False, "top_p": True}
+"""Fields that are shares, above 0, and whether they may be 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +145,7 @@ class Experiment:
                 raise ValueError(f"{name} is {value}; it is at least {least}")
         if self.alpha is not None and self.alpha > 1:
             raise ValueError(f"alpha is {self.alpha}; it is at most 1")
-        for name, closed in BELOW_ONE.items():
+        for name, closed in SHARES.items():
             value = getattr(self, name)
             if value is not None and not (0 < value < 1 or (closed and value == 1)):
                 raise ValueError(f"{name} is {value}; it lies in (0, 1{']' if closed else ')'}")

@@ -112,6 +112,8 @@ def draw_ablation(results: Sequence[Result]) -> "Figure | None":
         for axis, (field, held, of) in zip(row, grid, strict=False):
             draw_setting(axis, field, of)
             axis.set_title(held, fontsize=7.5)
+        top = max(row[0].get_ylim()[1], 1)
+        row[0].set_ylim(-0.03 * top, top)  # Of the whole row. Nothing lies below 0; room for the markers there.
         for axis in row[len(grid) :]:
             axis.set_axis_off()
     explain(figure, axes[0], "error bars")

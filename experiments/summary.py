@@ -127,7 +127,7 @@ def measure(rows: Sequence[Row]) -> Row:
 
 
 def compression_rate(rows: Sequence[Row]) -> Row:
-    """Sum of retrieved over sum of compressed tokens ; texts without a token are in both sums."""
+    """Sum of retrieved over sum of compressed tokens; texts without a token are in both sums."""
     rates = [row["rate"] for row in rows]
     empty = sum(rate["compressed"] == 0 for rate in rates)
     if empty == len(rates):

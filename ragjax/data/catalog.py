@@ -55,8 +55,8 @@ class Dataset:
 
 
 _SPELLINGS = {"dev": "validation", "val": "validation"}
-# What a split is for, by its plain name.
-EVALUATED = ("train", "validation", "test")
+# The parts of a dataset, by their plain names.
+PARTS = ("train", "validation", "test")
 # How copies without shards end, in the order in which they are looked for.
 _ENDS = ("parquet", "jsonl", "json")
 

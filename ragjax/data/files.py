@@ -12,7 +12,7 @@ from itertools import chain
 import xxhash
 from etils import epath
 
-from ragjax.data.catalog import EVALUATED, plain_split
+from ragjax.data.catalog import PARTS, plain_split
 from ragjax.data.golds import HIDDEN, is_placeholder
 from ragjax.data.identity import example_ids
 from ragjax.data.layouts import ANSWERS, Layout, check_forgotten, recognise
@@ -142,7 +142,7 @@ def group_rows(raw: bytes, name: str, group: str | None) -> Iterator[Row]:
         return rows if first is None else chain([first], rows)
     groups = list(dict.fromkeys(row.path[0] for row in read_rows(raw, name) if len(row.path) > 1))
     wanted = [found for found in groups if group is None or plain_split(found) == plain_split(group)]
-    if len(groups) == 1 and plain_split(groups[0]) not in EVALUATED:
+    if len(groups) == 1 and plain_split(groups[0]) not in PARTS:
         wanted = groups
     if len(wanted) != 1:
         asked = "" if group is None else f", not {group}"

@@ -33,9 +33,9 @@ class Example:
     they need not be among `documents`.
     `meta` holds the other columns of the source row under their own names: question type, level, ids, evidences and
     whatever else its file has beside those that documents, golds and id were read from; a split that a file states for
-    all its rows is their `split`. Rows with retrieved documents
-    keep them untouched; in the datasets' own layouts nulls are left out, JSON texts are decoded, and texts that are no
-    documents are not kept (TriviaQA's lists of pages, QASPER's abstract and captions).
+    all its rows is their `split`. Rows with retrieved documents keep them untouched; in the datasets' own layouts nulls
+    are left out, JSON texts are decoded, and texts that are no documents are not kept (TriviaQA's lists of pages,
+    QASPER's abstract and captions).
     `skipped_documents` are the positions, in the source's list, of documents without a text: they are not in
     `documents`, so an index found in `meta` counts them.
     """

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from etils import epath
 
-from ragjax.data.catalog import DATASETS, GENERAL, Dataset, Split, check_count, find_split, plain_split
+from ragjax.data.catalog import DATASETS, GENERAL, PARTS, Dataset, Split, check_count, find_split, plain_split
 from ragjax.data.files import LoadedExamples, load_files
 from ragjax.data.openqa import with_short_answers
 from ragjax.data.records import DataError, Example
@@ -167,7 +167,7 @@ def _refuse_other_rows(loaded: LoadedExamples, dataset: str, split: str) -> None
         if states in DATASETS and states != dataset:
             raise DataError(f"{loaded.path}: {example.id} is a question of {states}, not of {dataset}")
         stated = plain_split(str(example.meta.get("split") or part))
-        if stated in ("train", "validation", "test") and stated != part:
+        if stated in PARTS and stated != part:
             raise DataError(f"{loaded.path}: {example.id} is of the split {stated}, not {split}: name it with --split")
         if split.startswith("answerable/") and example.meta.get("answerable") is False:
             raise DataError(f"{loaded.path}: {example.id} is unanswerable, so of full/{part}: name it with --split")

@@ -31,10 +31,9 @@ def optimised() -> Iterator[None]:
     """Programs as users compile them, for modules in which running them takes longer."""
     import jax
 
-    quick = jax.config.jax_disable_most_optimizations
     jax.config.update("jax_disable_most_optimizations", False)
     yield
-    jax.config.update("jax_disable_most_optimizations", quick)
+    jax.config.update("jax_disable_most_optimizations", os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1")
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,12 @@ def cut_to_budget(tokenizer: Any, text: str, budget: int) -> tuple[str, str]:
     """
     if count_tokens(tokenizer, text) <= budget:
         return text, "ok"
-    ends = [match.end() for match in _WORD_END.finditer(text)]
+    kept = fitting_prefix(tokenizer, text, [match.end() for match in _WORD_END.finditer(text)], budget)
+    return (kept, "length") if kept else ("", "too_small")
+
+
+def fitting_prefix(tokenizer: Any, text: str, ends: Sequence[int], budget: int) -> str:
+    """The text up to the last of the given ends, which are in order, at which it has at most `budget` tokens."""
     low, high = 0, len(ends)
     while low < high:
         middle = (low + high + 1) // 2
@@ -33,4 +38,4 @@ def cut_to_budget(tokenizer: Any, text: str, budget: int) -> tuple[str, str]:
     # Tokens do not grow strictly with words at a boundary: step back until it really fits.
     while low and count_tokens(tokenizer, text[: ends[low - 1]]) > budget:
         low -= 1
-    return (text[: ends[low - 1]], "length") if low else ("", "too_small")
+    return text[: ends[low - 1]] if low else ""

@@ -35,7 +35,8 @@ ESTIMATES = 6
 """How often the search for what fits trusts the words' token counts before it halves."""
 
 SLACK = 2
-"""Tokens over the budget up to which the search looks further: a next word may complete a token and save some."""
+"""Tokens over the budget up to which the search looks further, in scripts that do not space their words: there a next
+word may complete a token and save some."""
 
 _NUMBER = regex.compile(DIGITS)
 _GRAPHEME = regex.compile(r"\X")
@@ -155,9 +156,11 @@ def prune(
     def excess(kept: int) -> int:
         return count_tokens(tokenizer, "\n".join(_texts(source, spans(kept)))) - source.requested
 
-    count = longest_prefix(excess, source.costs[order], source.requested)
+    slack = SLACK if any(words.unspaced for words in source.words) else 0
+    count = longest_prefix(excess, source.costs[order], source.requested, slack)
     if count >= max(int(source.protected.sum()), 1):
-        return _compressed(tokenizer, source, spans(count), "ok", declare=declare, notes=notes)
+        achieved = source.requested + excess(count)
+        return _compressed(tokenizer, source, spans(count), "ok", declare=declare, notes=notes, achieved=achieved)
     cut = {} if source.protected.any() else _cut_first(tokenizer, source, int(order[0]))
     status = "length" if cut else "too_small"
     return _compressed(tokenizer, source, cut, status, declare=declare, notes=notes)
@@ -177,13 +180,16 @@ def keep_words(
     return _compressed(tokenizer, source, found, "ok" if found else "empty", declare=declare, notes=notes)
 
 
-def longest_prefix(excess: Callable[[int], int], costs: Int[np.ndarray, " ranked"], budget: int) -> int:
+def longest_prefix(
+    excess: Callable[[int], int], costs: Int[np.ndarray, " ranked"], budget: int, slack: int = 0
+) -> int:
     """The longest prefix of a ranking that fits: excess(n) <= 0 and excess(n + 1) > 0, or n is all of it.
 
     Args:
       excess: tokens over the budget of the text of the first n words, counted exactly.
       costs: an estimate of each word's tokens: with a good one, three or four texts are counted.
       budget: tokens allowed.
+      slack: tokens over the budget up to which longer prefixes are looked at as well.
     """
     sums = np.cumsum(costs)
     fits, beyond, tries = 0, len(costs) + 1, 0
@@ -193,7 +199,7 @@ def longest_prefix(excess: Callable[[int], int], costs: Int[np.ndarray, " ranked
         over = excess(at)
         fits, beyond = (at, beyond) if over <= 0 else (fits, at)
         guess, tries = int(np.searchsorted(sums, sums[at - 1] - over, side="right")), tries + 1
-    while beyond < len(costs) and excess(beyond) <= SLACK:
+    while beyond < len(costs) and excess(beyond) <= slack:
         beyond += 1
         fits = beyond if excess(beyond) <= 0 else fits
     return fits
@@ -238,15 +244,16 @@ def _compressed(
     *,
     declare: bool,
     notes: tuple[str, ...] = (),
+    achieved: int | None = None,
 ) -> Compressed:
-    """The result that keeps these slices of these documents."""
+    """The result that keeps these slices of these documents; `achieved` spares counting it."""
     texts = _texts(source, spans)
     sources = _declared(source.example, spans) if declare else [None] * len(texts)
     units = tuple(
         Unit(text, declared, tuple((d, a, b) for a, b in slices))
         for text, declared, (d, slices) in zip(texts, sources, spans.items(), strict=True)
     )
-    achieved = shown = count_tokens(tokenizer, "\n".join(texts))
+    achieved = shown = count_tokens(tokenizer, "\n".join(texts)) if achieved is None else achieved
     if len(units) > 1:
         titles = (source.example.documents[d].title for d in spans)
         shown = count_tokens(tokenizer, number_documents([Document(t, n) for t, n in zip(texts, titles, strict=True)]))

@@ -28,11 +28,13 @@ _UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Yi}\p{Tibetan}\p{Ja
 _NUMERAL = r"(?=[\p{Han}&&\p{nt=Nu}])\X"
 # A grapheme as a word begins with. Runs of ASCII go in one step, but for a last character that may carry marks.
 _SPACED = rf"(?:[A-Za-z0-9]+(?![^\x00-\x7F])|(?=\p{{GCB=Prepend}}*[[\p{{L}}\p{{N}}]--{_UNSPACED}])\X)"
-_MARK = rf"(?:(?!(?=\s)\X(?<=\s))(?!{_SPACED})(?!{_UNSPACED})\X)"
-_SIGNS = rf"[\p{{Sc}}+\-−–±.]++(?=\p{{N}})(?={_SPACED})"
+# White space as Python knows it, a whole grapheme of it: with a mark on it, it is a character like others.
+_WHITE = r"(?=[\s\x1c-\x1f])\X(?<=[\s\x1c-\x1f])"
+_MARK = rf"(?:(?!{_WHITE})(?!{_SPACED})(?!{_UNSPACED})\X)"
+_SIGNS = rf"[\p{{Sc}}+\-\u2212\u2013±.]++(?=\p{{N}})(?={_SPACED})"
 _THIN_SPACE = r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))"
 _CORE = rf"(?:{_SIGNS})?{_SPACED}++(?:(?:{_THIN_SPACE}|{_MARK}*+){_SPACED}++)*+"
-_AFTER = r"(?:(?<=\p{N})(?:(?=[%‰‱٪％°℃℉′″\p{Sc}])\X)++)?"
+_AFTER = r"(?:(?<=\p{N})(?:(?=[%‰‱٪\uff05°℃℉\u2032″\p{Sc}])\X)++)?"
 # Nothing new, but most words of most texts in a fraction of the time; so is the space behind a word.
 _PLAIN = r"[A-Za-z]++(?=[,.;:?!)]{0,3} [!-~])"
 _PLAIN_MARK = r"[,.;:?!)]++(?= [!-~])"
@@ -41,6 +43,7 @@ _WORD = regex.compile(
     r"(?: (?=[!-~]))?+",
     regex.VERSION1,
 )
+_UNSPACED_LETTER = regex.compile(_UNSPACED, regex.VERSION1)
 _LETTER = regex.compile(r"[\p{L}\p{N}]")
 
 DIGITS = r"\p{N}+"
@@ -67,6 +70,11 @@ class Words:
 
     def __getitem__(self, index: int) -> str:
         return self.text[self.starts[index] : self.ends[index]]
+
+    @cached_property
+    def unspaced(self) -> bool:
+        """Whether some of it is in a script that does not space its words."""
+        return _UNSPACED_LETTER.search(self.text) is not None
 
     @cached_property
     def _next_gap(self) -> Int[np.ndarray, " W"]:
@@ -108,15 +116,15 @@ def split_words(
     Args:
       text: any text.
       patterns: regular expressions of the `regex` module. Every word that a match touches is protected whole; so is
-        the white space inside a match, which then counts as words.
+        the white space inside a match, which then counts as words (a text of white space alone has none).
       vocabulary: case-folded words that are protected wherever they stand.
     """
     found = [(*m.span(m.lastindex), m.lastindex) for m in _WORD.finditer(text)]
     starts, ends, group = np.array(found, int).reshape(-1, 3).T
     starts, ends = _glue(starts, ends, group == 1)
-    matches = [m.span() for pattern in patterns for m in regex.finditer(pattern, text)]
     protected = blank = np.zeros(len(starts), bool)
-    if matches:
+    matches = [m.span() for pattern in patterns for m in regex.finditer(pattern, text)]
+    if matches and len(starts):
         covered = _mask(np.array(matches), len(text))
         white = _runs(covered & ~_mask(_pairs(starts, ends), len(text)))
         order = np.argsort(np.append(starts, white[:, 0]))
@@ -186,7 +194,8 @@ def word_values(
       values: the number of each sub-word; NaN leaves it out.
       aggregate: one of `AGGREGATES`.
     """
-    offsets, values = offsets[~np.isnan(values)], values[~np.isnan(values)].astype(np.float64)
+    counted = ~np.isnan(values) & (offsets[:, 1] > offsets[:, 0])
+    offsets, values = offsets[counted], values[counted].astype(np.float64)
     first = np.searchsorted(words.ends, offsets[:, 0], side="right")
     count = np.maximum(np.searchsorted(words.starts, offsets[:, 1], side="left") - first, 0)
     within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)

@@ -14,12 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ragjax.hub import LanguageModel
-from ragjax.models.config import PLAIN, DecoderConfig, parse_config
-from ragjax.models.decoder import Decoder, ParamSpec, abstract
+from ragjax.models.architectures import abstract, parse_config
+from ragjax.models.config import PLAIN, DecoderConfig
+from ragjax.models.decoder import Decoder, ParamSpec
 from ragjax.models.rope import Rope
 from ragjax.weights.fingerprint import fingerprint_params
 from ragjax.weights.keymap import claims, leaf_specs, to_disk
-from ragjax.weights.tables import TABLES
+from ragjax.weights.tables import table_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -266,7 +267,7 @@ def disk_tensors(cfg: DecoderConfig, params: Decoder) -> Mapping[str, np.ndarray
     """The tensors of `params` under their names on disk, in the layout of published files ([out, in])."""
     tensors, problems = {}, []
     for path, value in leaf_specs(params).items():
-        for entry in claims(TABLES[cfg.family], path, value, problems):
+        for entry in claims(table_of(cfg, ()), path, value, problems):
             whole = np.asarray(value)
             tensors[entry.name] = to_disk(whole if entry.part is None else whole[entry.part], entry.layout)
     if problems:

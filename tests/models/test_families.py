@@ -184,7 +184,7 @@ def test_A08_the_text_tower_of_a_multimodal_checkpoint(tmp_path, caplog):
     with caplog.at_level("INFO", logger="ragjax"):
         lm = hub.load(tmp_path, dtype="float32")
     (told,) = caplog.messages
-    assert f"{tmp_path}: 2 stored tensors are no part of the language model: " in told
+    assert f"{tmp_path}: 2 stored tensors are no part of the model: " in told
     assert all(name in told for name in images)
     assert lm.config == cfg
     assert lm.stop_ids == (1, 106, lm.tokenizer.eos_token_id)

@@ -66,17 +66,21 @@ def tiny_encoder_config(family: str = "bert", head: str | None = None, **changes
 def encoder_tokenizer(family: str = "bert") -> "PreTrainedTokenizerFast":
     """A tokenizer of some 130 tokens in the manner of a family, special tokens around single texts and pairs included.
 
-    BERT's is lower-case WordPiece; the others mark the space before a word and keep case (SentencePiece). A character
-    that is not ASCII is the unknown token.
+    BERT's is lower-case WordPiece. The others mark the space before a word and keep case (SentencePiece); their
+    special tokens lie in the vocabulary that text is matched with, as published ones do, and DeBERTa's sub-words
+    include the space before them. A character that is not ASCII is the unknown token.
     """
     from tokenizers import AddedToken
     from transformers import PreTrainedTokenizerFast
 
     names, layout = _SPECIALS[family]
-    backend = _word_piece(names) if family == "bert" else _sentence_piece(names)
+    backend = _word_piece(names) if family == "bert" else _sentence_piece(names, spaces=family == "deberta-v2")
     backend.add_special_tokens([AddedToken(name, special=True) for name in names.values()])
     backend.post_processor = _framed(backend, *layout)
-    return PreTrainedTokenizerFast(tokenizer_object=backend, clean_up_tokenization_spaces=False, **names)
+    inputs = ["input_ids", "token_type_ids", "attention_mask"] if ":1" in layout[1] else ["input_ids", "attention_mask"]
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, clean_up_tokenization_spaces=False, model_input_names=inputs, **names
+    )
 
 
 # The special tokens in the order of their ids, and what stands around a text and around a pair (with its types).
@@ -120,7 +124,7 @@ def _word_piece(names: dict[str, str]) -> "Tokenizer":
     return backend
 
 
-def _sentence_piece(names: dict[str, str]) -> "Tokenizer":
+def _sentence_piece(names: dict[str, str], spaces: bool) -> "Tokenizer":
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
     characters = string.ascii_letters + string.digits + string.punctuation + _SPACE
@@ -128,7 +132,8 @@ def _sentence_piece(names: dict[str, str]) -> "Tokenizer":
     pieces = [*((name, 0.0) for name in names.values()), *((c, -5.0) for c in characters), *pieces]
     backend = Tokenizer(models.Unigram(pieces, unk_id=list(names).index("unk_token"), byte_fallback=False))
     backend.normalizer = normalizers.NFKC()
-    backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement=_SPACE, prepend_scheme="always")
+    mark = pre_tokenizers.Metaspace(replacement=_SPACE, prepend_scheme="always")
+    backend.pre_tokenizer = mark if spaces else pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), mark])
     return backend
 
 

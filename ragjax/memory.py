@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from etils import epath
 
 from ragjax.hub import default_dtype, find_local
-from ragjax.models.config import DecoderConfig
+from ragjax.models.architectures import Config
 from ragjax.weights import checkpoint
 from ragjax.weights.download import fetch_config
 from ragjax.weights.opening import open_published, parse_file
@@ -37,7 +37,7 @@ def check_models(models: Sequence[tuple[str, Any]]) -> None:
     require_room(dict(sizes.values()))
 
 
-def read_config(path: epath.Path) -> DecoderConfig:
+def read_config(path: epath.Path) -> Config:
     """The config of a checkpoint, a published folder or a .gguf file. Raises ValueError or FileNotFoundError."""
     if checkpoint.is_checkpoint(path):
         return checkpoint.config_of(path, checkpoint.read_manifest(path))

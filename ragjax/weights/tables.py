@@ -4,8 +4,12 @@ A table may hold rules for leaves that one of its families lacks (a bias, a norm
 tensors, and a tensor that none asked for is refused.
 """
 
+from collections.abc import Container
 from dataclasses import replace
 
+from ragjax.models.architectures import Config
+from ragjax.models.encoder_config import EncoderConfig
+from ragjax.weights.encoder_tables import encoder_table
 from ragjax.weights.keymap import KeyTable, Rule
 
 _BLOCK = "model.layers.{i}."
@@ -71,7 +75,7 @@ GEMMA3 = KeyTable(
     copies={_TOWER + name: _TOWER + original for name, original in _COPIES.items()},
 )
 
-TABLES = {
+DECODER_TABLES = {
     "llama": LLAMA,
     "mistral": LLAMA,
     "mixtral": MIXTRAL,
@@ -80,3 +84,10 @@ TABLES = {
     "gemma3_text": GEMMA3_TEXT,
     "gemma3": GEMMA3,
 }
+
+
+def table_of(cfg: Config, names: Container[str]) -> KeyTable:
+    """The key table of a checkpoint: that of its family, in the spelling that the stored `names` have."""
+    if isinstance(cfg, EncoderConfig):
+        return encoder_table(cfg, names)
+    return DECODER_TABLES[cfg.family]

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from ragjax.models.config import PARSERS, DecoderConfig, parse_config
+from ragjax.models.architectures import PARSERS, parse_config
+from ragjax.models.config import DecoderConfig
 from ragjax.models.rope import Rope
 from ragjax.testing import raw_config, tiny_config
 

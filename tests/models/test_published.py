@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from ragjax.models.config import PARSERS, parse_config
+from ragjax.models.architectures import PARSERS, parse_config
 from ragjax.models.decoder import abstract
 from ragjax.models.published import SHAPES, published_config
 from ragjax.weights.keymap import leaf_specs

@@ -1,5 +1,6 @@
 """Sentences: exact places, nothing lost, and where the boundaries lie."""
 
+import itertools
 import re
 
 import pytest
@@ -25,7 +26,7 @@ def test_every_character_lies_in_one_sentence(contents, language):
         own = [s for s in sentences if s.document == n]
         assert [s.sid for s in own] == [f"{n}.{k}" for k in range(len(own))]
         assert all(s.text == document.text[s.start : s.end] == s.text.strip() != "" for s in own)
-        assert all(a.end <= b.start for a, b in zip(own, own[1:], strict=False))
+        assert all(a.end <= b.start for a, b in itertools.pairwise(own))
         assert "".join("".join(s.text.split()) for s in own) == "".join(document.text.split())
     assert [s.document for s in sentences] == sorted(s.document for s in sentences)
 

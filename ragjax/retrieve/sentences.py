@@ -54,12 +54,14 @@ def split_sentences(documents: Sequence[Document], language: str = "en") -> tupl
 
 def _given(document: Document) -> list[tuple[int, int]] | None:
     """Spans of the sentences that the document brings; None where there are none, or they do not join to its text."""
-    lengths = [len("".join(sentence.split())) for sentence in document.sentences or ()]
-    places = [place for place, character in enumerate(document.text) if not character.isspace()]
-    if "".join("".join(document.sentences or ()).split()) != "".join(document.text.split()):
+    if document.sentences is None:
         return None
+    bare = ["".join(sentence.split()) for sentence in document.sentences]
+    if "".join(bare) != "".join(document.text.split()):
+        return None
+    places = [place for place, character in enumerate(document.text) if not character.isspace()]
     spans, done = [], 0
-    for length in filter(None, lengths):
+    for length in filter(None, map(len, bare)):
         spans.append((places[done], places[done + length - 1] + 1))
         done += length
     return spans

@@ -13,16 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from ragjax.compress.base import Budget, Compressed, call
-from ragjax.compress.pruning import Protection, Source, keep_words, open_source, prune, settle
+from ragjax.compress.base import Budget, Compressed, Compressor
+from ragjax.compress.pruning import Opener, Source, prune
 from ragjax.compress.words import check_aggregate, word_values
 from ragjax.data.records import Example
 from ragjax.encode import token_probabilities
+from ragjax.encode.texts import require_head
 from ragjax.typing import Float
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LLMLingua2:
+class LLMLingua2(Compressor):
     """A compressor that keeps the words which a token classifier is surest of.
 
     Args:
@@ -35,6 +36,7 @@ class LLMLingua2:
         protected alone exceeding the budget gives the status "too_small".
       keep_patterns: regular expressions of the `regex` module; words they touch survive too.
       declare: give units the ids of the sentences that their words come from (the published method declares none).
+      language: of those sentences, as in `split_sentences`.
       batch: windows of text that the model reads at a time.
     """
 
@@ -46,54 +48,49 @@ class LLMLingua2:
     keep: tuple[str, ...] = ()
     keep_patterns: tuple[str, ...] = ()
     declare: bool = False
+    language: str = "en"
     batch: int = 32
 
     def __post_init__(self) -> None:
         check_aggregate(self.aggregate)
         if not 0 <= self.threshold <= 1:
             raise ValueError(f"a threshold is a probability, got {self.threshold}")
-        head, labels = self.model.config.head, self.model.config.labels
-        if head != "token":
-            raise ValueError(f"LLMLingua2 needs a token classifier, {self.model.name} has the head {head!r}")
+        require_head(self.model, "token")
+        labels = self.model.config.labels
         if not 0 <= self.label < len(labels):
             raise ValueError(f"label counts {self.model.name}'s labels {labels} from 0, got {self.label}")
-        self._protection  # noqa: B018, refuses a name or a pattern that cannot be
-
-    def __call__(self, question: Any, documents: Any, budget: Budget | float | int | None = None) -> Any:
-        """Compress one question's documents, or lists of both as one batch: see `ragjax.compress.base.call`."""
-        return call(self, question, documents, budget)
+        self._opener  # noqa: B018, refuses a name or a pattern that cannot be
 
     def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
         """Prune each example's documents; without a budget, to the words above the threshold.
 
         A unit is what is kept of one document, in the documents' order.
         """
-        sources = [open_source(self.tokenizer, example, budget, self._protection) for example in examples]
-        found = [settle(self.tokenizer, source, declare=self.declare) for source in sources]
-        rest = [i for i, done in enumerate(found) if done is None]
-        for i, scores in zip(rest, self.scores([sources[i] for i in rest]), strict=True):
-            found[i] = self._prune(sources[i], scores)
-        return found
+        return self._opener.compress(examples, budget, self._choose)
+
+    def _choose(self, sources: Sequence[Source]) -> list[Compressed]:
+        return [self._prune(source, scores) for source, scores in zip(sources, self.scores(sources), strict=True)]
 
     def scores(self, sources: Sequence[Source]) -> list[Float[np.ndarray, " W"]]:
         """The probability to keep each word of each source; -inf for a word that the model's tokenizer passes over."""
         texts = [source.words[d].text for source in sources for d in source.filled]
-        labelled = iter(token_probabilities(self.model, texts, batch=self.batch) if texts else ())
+        labelled = iter(token_probabilities(self.model, texts, batch=self.batch))
         found = []
         for source in sources:
-            scores = np.full(len(source.costs), -np.inf)
-            for document in source.filled:
-                one = next(labelled)
-                values = one.probabilities[:, self.label]
-                scores[source.part(document)] = word_values(source.words[document], one.offsets, values, self.aggregate)
-            found.append(scores)
+            read = [(source.words[d], next(labelled)) for d in source.filled]
+            values = [
+                word_values(words, one.offsets, one.probabilities[:, self.label], self.aggregate) for words, one in read
+            ]
+            found.append(np.concatenate(values))
         return found
 
     def _prune(self, source: Source, scores: Float[np.ndarray, " W"]) -> Compressed:
-        if source.requested is None:
-            return keep_words(self.tokenizer, source, scores > self.threshold, declare=self.declare)
-        return prune(self.tokenizer, source, np.argsort(-scores, kind="stable"), declare=self.declare)
+        if source.request.requested is not None:
+            return prune(source, np.argsort(-scores, kind="stable"))
+        spans = source.kept_spans((scores > self.threshold) | source.protected, source.filled)
+        return source.fulfil(spans, "ok" if spans else "empty")
 
     @cached_property
-    def _protection(self) -> Protection:
-        return Protection(tuple(self.keep), tuple(self.keep_patterns))
+    def _opener(self) -> Opener:
+        language = self.language if self.declare else None
+        return Opener(self.tokenizer, tuple(self.keep), tuple(self.keep_patterns), language)

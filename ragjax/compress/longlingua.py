@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from ragjax.compress.base import Budget, Compressed, call
+from ragjax.compress.base import Budget, Compressed, Compressor
 from ragjax.compress.contrast import question_nlls, room_beside, token_contrasts
-from ragjax.compress.pruning import Protection, Source, keep_words, open_source, prune, settle
+from ragjax.compress.pruning import Opener, Source, prune
 from ragjax.compress.words import check_aggregate, word_values
 from ragjax.compress.writing import PromptTooLong
 from ragjax.data.records import Example
@@ -45,7 +45,7 @@ class Coarse:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LongLLMLingua:
+class LongLLMLingua(Compressor):
     """A compressor that keeps the words which the question makes likelier, most of them from documents that matter.
 
     Args:
@@ -59,6 +59,7 @@ class LongLLMLingua:
       keep, keep_patterns: what survives byte for byte: see `LLMLingua2`. It survives in documents that the coarse step
         leaves out as well.
       declare: give units the ids of the sentences that their words come from (the published method declares none).
+      language: of those sentences, as in `split_sentences`.
       batch: prompts that the model reads at a time.
     """
 
@@ -72,6 +73,7 @@ class LongLLMLingua:
     keep: tuple[str, ...] = ()
     keep_patterns: tuple[str, ...] = ()
     declare: bool = False
+    language: str = "en"
     batch: int = 8
 
     def __post_init__(self) -> None:
@@ -80,30 +82,24 @@ class LongLLMLingua:
             raise ValueError(f"reorder is one of {REORDER}, got {self.reorder!r}")
         if not 0 <= self.dynamic_ratio <= 1:
             raise ValueError(f"dynamic_ratio is a difference of shares in [0, 1], got {self.dynamic_ratio}")
-        self._protection  # noqa: B018, refuses a name or a pattern that cannot be
-
-    def __call__(self, question: Any, documents: Any, budget: Budget | float | int | None = None) -> Any:
-        """Compress one question's documents, or lists of both as one batch: see `ragjax.compress.base.call`."""
-        return call(self, question, documents, budget)
+        self._opener  # noqa: B018, refuses a name or a pattern that cannot be
 
     def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
         """Prune each example's documents; without a budget they are only put in order.
 
         A unit is what is kept of one document. An example that the model has no finite likelihood for is failed.
         """
-        sources = [open_source(self._counter, example, budget, self._protection) for example in examples]
-        found = [settle(self._counter, source, declare=self.declare) for source in sources]
-        rest = [i for i, done in enumerate(found) if done is None]
-        plans = self._plan([sources[i] for i in rest])
-        for i, plan, scores in zip(rest, plans, self._score(plans), strict=True):
-            found[i] = self._prune(plan, scores)
-        return found
+        return self._opener.compress(examples, budget, self._choose)
+
+    def _choose(self, sources: Sequence[Source]) -> list[Compressed]:
+        plans = self._plan(sources)
+        return [self._prune(plan, scores) for plan, scores in zip(plans, self._score(plans), strict=True)]
 
     def _plan(self, sources: Sequence[Source]) -> list["_Plan"]:
         """Rank the documents of each example, and take those that get into the fine step."""
         for source in sources:
-            self._check_room(source.example)
-        asked = [self._asked(source.example.question) for source in sources for _ in source.filled]
+            self._check_room(source.request.example)
+        asked = [self._asked(source.request.example.question) for source in sources for _ in source.filled]
         texts = [source.words[d].text for source in sources for d in source.filled]
         nlls = iter(question_nlls(self.lm, asked, texts, self.batch).tolist())
         return [self._take(source, np.array([next(nlls) for _ in source.filled])) for source in sources]
@@ -111,17 +107,17 @@ class LongLLMLingua:
     def _take(self, source: Source, nlls: Float[np.ndarray, " documents"]) -> "_Plan":
         ranking = [source.filled[k] for k in np.argsort(nlls, kind="stable")]
         finite = bool(np.isfinite(nlls).all())
-        if source.requested is None or not finite:
+        if source.request.requested is None or not finite:
             return _Plan(source, ranking, (), finite)
         if self.coarse is None:
             return _Plan(source, ranking, tuple(ranking))
         tokens = np.cumsum([0, *(source.costs[source.part(d)].sum() for d in ranking)])[:-1]
-        limit = self.coarse.factor * source.requested + self.coarse.extra
+        limit = self.coarse.factor * source.request.requested + self.coarse.extra
         return _Plan(source, ranking, tuple(d for d, before in zip(ranking, tokens, strict=True) if before <= limit))
 
     def _score(self, plans: Sequence["_Plan"]) -> list[dict[int, Float[np.ndarray, " W"]]]:
         """The contrast of each word of the documents that were taken."""
-        questions = [plan.source.example.question for plan in plans for _ in plan.taken]
+        questions = [plan.source.request.example.question for plan in plans for _ in plan.taken]
         texts = [plan.source.words[d].text for plan in plans for d in plan.taken]
         tokens = iter(token_contrasts(self.lm, questions, texts, self.batch))
         return [
@@ -131,15 +127,13 @@ class LongLLMLingua:
     def _prune(self, plan: "_Plan", scores: dict[int, Float[np.ndarray, " W"]]) -> Compressed:
         source = plan.source
         if not (plan.finite and all(np.isfinite(s[s > -np.inf]).all() for s in scores.values())):
-            return Compressed((), source.requested, 0, 0, source.tokens, "failed(non-finite likelihood)")
+            return source.fulfil({}, "failed(non-finite likelihood)")
         arrangement = plan.ranking if self.reorder == "sort" else source.filled
-        if source.requested is None:
-            every = np.ones(len(source.costs), bool)
-            return keep_words(self._counter, source, every, arrangement=arrangement, declare=self.declare)
+        if source.request.requested is None:
+            return source.fulfil(source.kept_spans(np.ones(len(source.costs), bool), arrangement), "ok")
         left_out = len(plan.ranking) - len(plan.taken)
         notes = (f"the coarse step left out {left_out} of {len(plan.ranking)} documents",) if left_out else ()
-        order = rank_words(source, scores, self.dynamic_ratio)
-        return prune(self._counter, source, order, arrangement=arrangement, declare=self.declare, notes=notes)
+        return prune(source, rank_words(source, scores, self.dynamic_ratio), arrangement, notes)
 
     def _asked(self, question: str) -> str:
         return f"{question} {self.statement}" if self.statement else question
@@ -151,14 +145,11 @@ class LongLLMLingua:
                 f"{self.lm.config.max_positions} positions of {self.lm.name}"
             )
 
-    @property
-    def _counter(self) -> Any:
-        """The tokenizer that lengths are counted with."""
-        return self.tokenizer or self.lm.tokenizer
-
     @cached_property
-    def _protection(self) -> Protection:
-        return Protection(tuple(self.keep), tuple(self.keep_patterns))
+    def _opener(self) -> Opener:
+        language = self.language if self.declare else None
+        tokenizer = self.tokenizer or self.lm.tokenizer
+        return Opener(tokenizer, tuple(self.keep), tuple(self.keep_patterns), language)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +180,7 @@ def rank_words(
     that the document is to keep: at 1 every document keeps just its share. `scores` come by rank of the documents.
     """
     tokens = {d: max(int(source.costs[source.part(d)].sum()), 1) for d in scores}
-    shares = document_shares(source.requested / sum(tokens.values()), dynamic_ratio, len(scores))
+    shares = document_shares(source.request.requested / sum(tokens.values()), dynamic_ratio, len(scores))
     indices, places = [], []
     for (document, values), share in zip(scores.items(), shares, strict=True):
         best = np.argsort(-values, kind="stable") + source.bounds[document]

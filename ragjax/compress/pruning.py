@@ -1,9 +1,8 @@
 """From ranked words to the pruned text that fits a budget: what the families that drop words share.
 
-1. `open_source` cuts an example's documents into words and counts their tokens, once.
-2. `settle` gives the results that need no model: nothing there, or all of it fits.
-3. A family ranks the words of all documents in one order.
-4. `prune` keeps the longest prefix of that order whose text fits, so the next word would exceed the budget. Protected
+1. An `Opener` cuts an example's documents into words and counts their tokens, once.
+2. Where there is nothing, or all of it fits, the result is settled; else a family ranks the words of all documents.
+3. `prune` keeps the longest prefix of that ranking whose text fits, so the next word would exceed the budget. Protected
    words come first. Words are put back where they stood; those of one document are one unit.
 
 Only a word longer than `LONGEST_WORD` that comes first and does not fit is cut, at a grapheme and outside numbers.
@@ -19,11 +18,15 @@ import regex
 
 from ragjax.compress.base import Budget, Compressed, Unit
 from ragjax.compress.cut import fitting_prefix
-from ragjax.compress.prompts import number_documents
+from ragjax.compress.units import Request
 from ragjax.compress.words import DIGITS, NEWLINES, Words, split_words, word_vocabulary
-from ragjax.data.records import Document, Example
+from ragjax.data.records import Example
 from ragjax.decode.prompt import count_tokens, encode_with_offsets
+from ragjax.retrieve.sentences import split_sentences
 from ragjax.typing import Bool, Int
+
+Spans = dict[int, list[tuple[int, int]]]
+"""The kept slices of each document that has any, in the order of the result."""
 
 KEEP = {"digits": DIGITS, "newlines": NEWLINES}
 """What can be protected by name, beside "question"; each is a pattern."""
@@ -38,51 +41,20 @@ SLACK = 2
 """Tokens over the budget up to which the search looks further, in scripts that do not space their words: there a next
 word may complete a token and save some."""
 
-_NUMBER = regex.compile(DIGITS)
+_NUMBER = regex.compile(r"\p{N}+(?:[.,]\p{N}+)*")
 _GRAPHEME = regex.compile(r"\X")
-
-
-@dataclass(frozen=True)
-class Protection:
-    """What survives byte for byte: `names` of "question", "digits", "newlines", and `patterns` of the user's own.
-
-    "question" protects the question's words wherever they stand in the documents, in any case; "digits" every word
-    with a digit in it. Words that a pattern (of the `regex` module) touches are kept whole.
-    """
-
-    names: tuple[str, ...] = ()
-    patterns: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        known = ("question", *KEEP)
-        if unknown := [name for name in self.names if name not in known]:
-            raise ValueError(f"keep names some of {known}, got {unknown[0]!r}; patterns go to keep_patterns")
-        for pattern in self.patterns:
-            try:
-                regex.compile(pattern)
-            except regex.error as error:
-                raise ValueError(f"keep_patterns: {pattern!r} is no regular expression: {error}") from error
-
-    def split(self, example: Example) -> tuple[Words, ...]:
-        """The words of each document of an example."""
-        patterns = [KEEP[name] for name in self.names if name in KEEP] + list(self.patterns)
-        vocabulary = word_vocabulary(example.question) if "question" in self.names else frozenset()
-        return tuple(split_words(document.text, patterns, vocabulary) for document in example.documents)
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
     """An example in words. What is [W] runs over the words of all its documents, in their order.
 
-    `costs` [W] are the generator's tokens that end in each word, in the documents joined by newlines; `tokens` those
-    of all, `requested` those allowed (None without a budget).
+    `costs` [W] are the generator's tokens that end in each word, in the documents joined by newlines.
     """
 
-    example: Example
+    request: Request
     words: tuple[Words, ...]
     costs: Int[np.ndarray, " W"]
-    tokens: int
-    requested: int | None
 
     @cached_property
     def bounds(self) -> Int[np.ndarray, " documents+1"]:
@@ -103,86 +75,124 @@ class Source:
         """The words of one document among all."""
         return slice(int(self.bounds[document]), int(self.bounds[document + 1]))
 
+    def kept_spans(self, keep: Bool[np.ndarray, " W"], arrangement: Sequence[int]) -> Spans:
+        """What remains of the documents of `arrangement`, in that order."""
+        found = {d: self.words[d].kept_spans(keep[self.part(d)]).tolist() for d in arrangement}
+        return {d: [(a, b) for a, b in slices] for d, slices in found.items() if slices}
 
-def open_source(tokenizer: Any, example: Example, budget: Budget | None, protection: Protection) -> Source:
-    """Cut an example's documents into words, and count the tokens of each and of all."""
-    words = protection.split(example)
-    ids, offsets = encode_with_offsets(tokenizer, "\n".join(document.text for document in example.documents))
-    begins = np.cumsum([0, *(len(w.text) + 1 for w in words)])
-    ends = np.concatenate([w.ends + begin for w, begin in zip(words, begins, strict=False)] or [np.zeros(0, int)])
-    owners = np.searchsorted(ends, offsets[:, 1] - 1, side="right")
-    costs = np.bincount(owners, minlength=len(ends) + 1)[: len(ends)]
-    return Source(example, words, costs, len(ids), budget.resolve(len(ids)) if budget else None)
+    def text(self, document: int, slices: Sequence[tuple[int, int]]) -> str:
+        """Slices of a document, joined."""
+        return "".join([self.words[document].text[a:b] for a, b in slices])
+
+    def fulfil(self, spans: Spans, status: str, notes: tuple[str, ...] = ()) -> Compressed:
+        """The result that keeps these slices: one unit a document, with the sids of the sentences it has words of."""
+        units = []
+        for d, slices in spans.items():
+            sids = None if self.request.sentences is None else self._sids(d, slices)
+            units.append(Unit(self.text(d, slices), sids, tuple((d, a, b) for a, b in slices)))
+        return self.request.fulfil(units, status, notes)
+
+    def _sids(self, document: int, slices: Sequence[tuple[int, int]]) -> tuple[str, ...]:
+        """The sentences of a document of which some slice has more than white space."""
+        sentences = [s for s in self.request.sentences if s.document == document]
+        parts = [[s.text[max(a - s.start, 0) : max(b - s.start, 0)] for a, b in slices] for s in sentences]
+        return tuple(s.sid for s, own in zip(sentences, parts, strict=True) if any(part.strip() for part in own))
 
 
-def settle(tokenizer: Any, source: Source, *, declare: bool) -> Compressed | None:
-    """The result that needs no model: no words at all, or documents that fit the budget whole. Else None."""
-    if not source.filled:
-        return Compressed((), source.requested, 0, 0, source.tokens, "empty")
-    if source.requested is None or source.tokens > source.requested:
-        return None
-    whole = {d: ((0, len(source.words[d].text)),) for d in source.filled}
-    return _compressed(tokenizer, source, whole, "short_input", declare=declare)
+@dataclass(frozen=True, eq=False)
+class Opener:
+    """Cuts examples into words, of which some are protected: they survive byte for byte.
+
+    Args:
+      tokenizer: the generator's.
+      keep: some of "question" (the question's words wherever they stand in the documents, in any case), "digits"
+        (every word with a digit in it) and "newlines".
+      patterns: expressions of the `regex` module; words that a match touches are kept whole.
+      language: of the sentences that units declare; None declares none.
+    """
+
+    tokenizer: Any
+    keep: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    language: str | None = None
+
+    def __post_init__(self) -> None:
+        known = ("question", *KEEP)
+        if unknown := [name for name in self.keep if name not in known]:
+            raise ValueError(f"keep names some of {known}, got {unknown[0]!r}; patterns go to keep_patterns")
+        for pattern in self.patterns:
+            try:
+                regex.compile(pattern)
+            except regex.error as error:
+                raise ValueError(f"keep_patterns: {pattern!r} is no regular expression: {error}") from error
+
+    def open(self, example: Example, budget: Budget | None) -> Source:
+        """The words of an example's documents, and the tokens of each and of all."""
+        patterns = [KEEP[name] for name in self.keep if name in KEEP] + list(self.patterns)
+        vocabulary = word_vocabulary(example.question) if "question" in self.keep else frozenset()
+        words = tuple(split_words(document.text, patterns, vocabulary) for document in example.documents)
+        ids, offsets = encode_with_offsets(self.tokenizer, "\n".join(one.text for one in words))
+        begins = np.cumsum([0, *(len(one.text) + 1 for one in words)])
+        ends = np.concatenate([np.zeros(0, int), *(w.ends + at for w, at in zip(words, begins, strict=False))])
+        owners = np.searchsorted(ends, offsets[:, 1] - 1, side="right")
+        costs = np.bincount(owners, minlength=len(ends) + 1)[: len(ends)]
+        tokens = len(ids) if len(ends) else 0
+        sentences = split_sentences(example.documents, self.language) if self.language else None
+        request = Request(self.tokenizer, example, sentences, tokens, budget.resolve(tokens) if budget else None)
+        return Source(request, words, costs)
+
+    def compress(
+        self,
+        examples: Sequence[Example],
+        budget: Budget | None,
+        choose: Callable[[Sequence[Source]], Sequence[Compressed]],
+    ) -> list[Compressed]:
+        """Each example's result: the settled ones as they are, all others by one call of `choose`."""
+        sources = [self.open(example, budget) for example in examples]
+        found = [source.request.settle() for source in sources]
+        rest = [i for i, one in enumerate(found) if one is None]
+        for i, one in zip(rest, choose([sources[i] for i in rest]) if rest else (), strict=True):
+            found[i] = one
+        return found
 
 
 def prune(
-    tokenizer: Any,
     source: Source,
-    order: Int[np.ndarray, " ranked"],
-    *,
+    ranking: Int[np.ndarray, " ranked"],
     arrangement: Sequence[int] | None = None,
-    declare: bool = False,
     notes: tuple[str, ...] = (),
 ) -> Compressed:
     """Keep the longest prefix of a ranking whose text fits the source's budget.
 
     Args:
-      tokenizer: the generator's.
       source: what is pruned, with a budget.
-      order: words by rank, best first; words that are not in it are dropped. Protected ones count as first, wherever
-        they stand, and in it or not.
+      ranking: words, best first; those that are not in it are dropped. Protected ones count as first, in it or not.
       arrangement: the documents in the order of the result; default: their own.
-      declare: give each unit the ids of the sentences that its words come from.
+      notes: of the result.
     """
-    chosen = source.protected[order]
-    order = np.concatenate([np.flatnonzero(source.protected), order[~chosen]])
+    tokenizer, budget = source.request.tokenizer, source.request.requested
     arrangement = source.filled if arrangement is None else arrangement
+    protected = np.flatnonzero(source.protected)
+    ranking = np.concatenate([protected, ranking[~source.protected[ranking]]])
+
+    def spans(count: int) -> Spans:
+        kept = np.zeros(len(source.costs), bool)
+        kept[ranking[:count]] = True
+        return source.kept_spans(kept, arrangement)
 
     @cache
-    def spans(kept: int) -> dict[int, tuple[tuple[int, int], ...]]:
-        return kept_spans(source, _mark(order[:kept], len(source.costs)), arrangement)
-
-    @cache
-    def excess(kept: int) -> int:
-        return count_tokens(tokenizer, "\n".join(_texts(source, spans(kept)))) - source.requested
+    def excess(count: int) -> int:
+        return count_tokens(tokenizer, "\n".join(source.text(*one) for one in spans(count).items())) - budget
 
     slack = SLACK if any(words.unspaced for words in source.words) else 0
-    count = longest_prefix(excess, source.costs[order], source.requested, slack)
-    if count >= max(int(source.protected.sum()), 1):
-        achieved = source.requested + excess(count)
-        return _compressed(tokenizer, source, spans(count), "ok", declare=declare, notes=notes, achieved=achieved)
-    cut = {} if source.protected.any() else _cut_first(tokenizer, source, int(order[0]))
-    status = "length" if cut else "too_small"
-    return _compressed(tokenizer, source, cut, status, declare=declare, notes=notes)
+    count = longest_prefix(excess, source.costs[ranking], budget, slack)
+    if count >= max(len(protected), 1):
+        return source.fulfil(spans(count), "ok", notes)
+    cut = {} if len(protected) else _cut_first(source, int(ranking[0]))
+    return source.fulfil(cut, "length" if cut else "too_small", notes)
 
 
-def keep_words(
-    tokenizer: Any,
-    source: Source,
-    keep: Bool[np.ndarray, " W"],
-    *,
-    arrangement: Sequence[int] | None = None,
-    declare: bool = False,
-    notes: tuple[str, ...] = (),
-) -> Compressed:
-    """The result that keeps the given words and the protected ones, whatever their length; "empty" without any."""
-    found = kept_spans(source, keep | source.protected, source.filled if arrangement is None else arrangement)
-    return _compressed(tokenizer, source, found, "ok" if found else "empty", declare=declare, notes=notes)
-
-
-def longest_prefix(
-    excess: Callable[[int], int], costs: Int[np.ndarray, " ranked"], budget: int, slack: int = 0
-) -> int:
+def longest_prefix(excess: Callable[[int], int], costs: Int[np.ndarray, " ranked"], budget: int, slack: int = 0) -> int:
     """The longest prefix of a ranking that fits: excess(n) <= 0 and excess(n + 1) > 0, or n is all of it.
 
     Args:
@@ -205,25 +215,7 @@ def longest_prefix(
     return fits
 
 
-def kept_spans(
-    source: Source, keep: Bool[np.ndarray, " W"], arrangement: Sequence[int]
-) -> dict[int, tuple[tuple[int, int], ...]]:
-    """The kept slices of each document that has any, in the order of `arrangement`."""
-    found = {d: source.words[d].kept_spans(keep[source.part(d)]) for d in arrangement}
-    return {d: tuple(map(tuple, spans.tolist())) for d, spans in found.items() if len(spans)}
-
-
-def _mark(indices: Int[np.ndarray, " n"], count: int) -> Bool[np.ndarray, " W"]:
-    found = np.zeros(count, bool)
-    found[indices] = True
-    return found
-
-
-def _texts(source: Source, spans: dict[int, tuple[tuple[int, int], ...]]) -> list[str]:
-    return ["".join([source.words[d].text[a:b] for a, b in slices]) for d, slices in spans.items()]
-
-
-def _cut_first(tokenizer: Any, source: Source, index: int) -> dict[int, tuple[tuple[int, int], ...]]:
+def _cut_first(source: Source, index: int) -> Spans:
     """The longest beginning of an over-long word that fits the budget; nothing for a word of common length."""
     document = int(np.searchsorted(source.bounds, index, side="right")) - 1
     words, place = source.words[document], index - int(source.bounds[document])
@@ -232,42 +224,5 @@ def _cut_first(tokenizer: Any, source: Source, index: int) -> dict[int, tuple[tu
         return {}
     inside = {at for m in _NUMBER.finditer(word) for at in range(m.start() + 1, m.end())}
     ends = [m.end() for m in _GRAPHEME.finditer(word) if m.end() not in inside]
-    kept = fitting_prefix(tokenizer, word, ends, source.requested)
-    return {document: ((start, start + len(kept)),)} if kept else {}
-
-
-def _compressed(
-    tokenizer: Any,
-    source: Source,
-    spans: dict[int, tuple[tuple[int, int], ...]],
-    status: str,
-    *,
-    declare: bool,
-    notes: tuple[str, ...] = (),
-    achieved: int | None = None,
-) -> Compressed:
-    """The result that keeps these slices of these documents; `achieved` spares counting it."""
-    texts = _texts(source, spans)
-    sources = _declared(source.example, spans) if declare else [None] * len(texts)
-    units = tuple(
-        Unit(text, declared, tuple((d, a, b) for a, b in slices))
-        for text, declared, (d, slices) in zip(texts, sources, spans.items(), strict=True)
-    )
-    achieved = shown = count_tokens(tokenizer, "\n".join(texts)) if achieved is None else achieved
-    if len(units) > 1:
-        titles = (source.example.documents[d].title for d in spans)
-        shown = count_tokens(tokenizer, number_documents([Document(t, n) for t, n in zip(texts, titles, strict=True)]))
-    return Compressed(units, source.requested, achieved, shown, source.tokens, status, notes=notes)
-
-
-def _declared(example: Example, spans: dict[int, tuple[tuple[int, int], ...]]) -> list[tuple[str, ...]]:
-    """For each document with kept slices, the ids of the sentences that share more than white space with them."""
-    from ragjax.retrieve.sentences import split_sentences
-
-    found: dict[int, list[str]] = {d: [] for d in spans}
-    for sentence in split_sentences(example.documents):
-        text = example.documents[sentence.document].text
-        slices = ((max(a, sentence.start), min(b, sentence.end)) for a, b in spans.get(sentence.document, ()))
-        if any(text[a:b].strip() for a, b in slices if a < b):
-            found[sentence.document].append(sentence.sid)
-    return [tuple(sids) for sids in found.values()]
+    kept = fitting_prefix(source.request.tokenizer, word, ends, source.request.requested)
+    return {document: [(start, start + len(kept))]} if kept else {}

@@ -73,14 +73,14 @@ def ranking(source: Any) -> list[int]:
 
 def check_cut(tokenizer: Any, one: Example, found: Any, budget: Budget, **options: Any) -> None:
     """The result is a prefix of the ranking; with the next word it would exceed the budget."""
-    source = open_source(tokenizer, one, budget, Protection(**options))
+    source = Opener(tokenizer, **options).open(one, budget)
     order, count = ranking(source), 0
     for unit in found.units:
         words = source.words[unit.spans[0][0]]
         count += sum(((words.starts >= a) & (words.ends <= b)).sum() for _, a, b in unit.spans)
     assert pruned_text(source, order[:count], source.filled) == found.text
     if count < len(order):
-        assert count_tokens(tokenizer, pruned_text(source, order[: count + 1], source.filled)) > source.requested
+        assert count_tokens(tokenizer, pruned_text(source, order[: count + 1], source.filled)) > source.request.requested
 
 
 TEXTS = st.lists(st.text(st.sampled_from("ab c\n d,.12é中文😀\u0301ب "), max_size=30), min_size=1, max_size=3)
@@ -99,7 +99,7 @@ def test_any_text_is_cut_to_a_prefix_of_the_ranking(texts, tokens, names):
     assert (found.status == "empty") == (not "".join(texts).strip())
     assert (found.status in ("empty", "too_small")) == (not found.units)
     if found.status == "ok":
-        check_cut(BYTES, one, found, budget, names=names)
+        check_cut(BYTES, one, found, budget, keep=names)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def metaspace(shared) -> PreTrainedTokenizerFast:
 
 @pytest.mark.shared
 @pytest.mark.parametrize("fraction", [0.5, 0.25, 0.1, 0.05])
-def test_real_rows_meet_their_budget_and_no_further_word_fits(shared, metaspace, fraction, record_property):
+def test_real_rows_meet_their_budget_and_no_further_word_fits(shared, metaspace, fraction):
     examples = load_examples(shared / "data" / "hotpotqa_retrieved.jsonl").examples
     budget = Budget(fraction=fraction)
     results = compressor(tokenizer=metaspace).compress(examples, budget)

@@ -1,5 +1,4 @@
 """Words by offset: what may be dropped, what remains, and that nothing is ever cut or fused."""
-# ruff: noqa: RUF001
 
 from itertools import pairwise
 

@@ -84,13 +84,13 @@ class Source:
         """Slices of a document, joined."""
         return "".join([self.words[document].text[a:b] for a, b in slices])
 
-    def fulfil(self, spans: Spans, status: str, notes: tuple[str, ...] = ()) -> Compressed:
+    def fulfil(self, spans: Spans, status: str, notes: tuple[str, ...] = (), achieved: int | None = None) -> Compressed:
         """The result that keeps these slices: one unit a document, with the sids of the sentences it has words of."""
         units = []
         for d, slices in spans.items():
             sids = None if self.request.sentences is None else self._sids(d, slices)
             units.append(Unit(self.text(d, slices), sids, tuple((d, a, b) for a, b in slices)))
-        return self.request.fulfil(units, status, notes)
+        return self.request.fulfil(units, status, notes, achieved)
 
     def _sids(self, document: int, slices: Sequence[tuple[int, int]]) -> tuple[str, ...]:
         """The sentences of a document of which some slice has more than white space."""
@@ -175,6 +175,7 @@ def prune(
     protected = np.flatnonzero(source.protected)
     ranking = np.concatenate([protected, ranking[~source.protected[ranking]]])
 
+    @cache
     def spans(count: int) -> Spans:
         kept = np.zeros(len(source.costs), bool)
         kept[ranking[:count]] = True
@@ -187,7 +188,7 @@ def prune(
     slack = SLACK if any(words.unspaced for words in source.words) else 0
     count = longest_prefix(excess, source.costs[ranking], budget, slack)
     if count >= max(len(protected), 1):
-        return source.fulfil(spans(count), "ok", notes)
+        return source.fulfil(spans(count), "ok", notes, budget + excess(count))
     cut = {} if len(protected) else _cut_first(source, int(ranking[0]))
     return source.fulfil(cut, "length" if cut else "too_small", notes)
 

@@ -9,8 +9,7 @@ from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ragjax.compress.cut import count_each
-from ragjax.decode.prompt import count_tokens
+from ragjax.decode.prompt import count_each, count_tokens
 
 SLACK = 4
 """Tokens by which the length of a joined text may differ from the sum, for each unit that was put in."""

@@ -68,7 +68,15 @@ def encode_after(tokenizer: Any, before: str, text: str, limit: int) -> Prompt:
 
 def count_tokens(tokenizer: Any, text: str) -> int:
     """Tokens of a text as it stands, without special tokens."""
-    return len(encode_alone(tokenizer, text))
+    return count_each(tokenizer, [text])[0]
+
+
+def count_each(tokenizer: Any, texts: Sequence[str]) -> list[int]:
+    """The tokens of each text, as `count_tokens` counts them, in one call."""
+    if not texts:
+        return []
+    found = tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False)
+    return [len(ids) if text else 0 for ids, text in zip(found["input_ids"], texts, strict=True)]
 
 
 def build_prompt(

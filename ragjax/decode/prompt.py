@@ -7,6 +7,7 @@ spelling kept as plain text.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -77,6 +78,12 @@ def count_each(tokenizer: Any, texts: Sequence[str]) -> list[int]:
         return []
     found = tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False)
     return [len(ids) if text else 0 for ids, text in zip(found["input_ids"], texts, strict=True)]
+
+
+def count_prefixes(tokenizer: Any, text: str, ends: Sequence[int]) -> list[int]:
+    """About the tokens of each prefix `text[:end]`, from one tokenisation: those of the whole that end within it."""
+    stops = [stop for _, stop in _text_ids(tokenizer, text)[1]]
+    return [bisect_right(stops, end) for end in ends]
 
 
 def build_prompt(

@@ -5,9 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
+from ragjax.compress import packing
 from ragjax.compress.base import Budget, describe
 from ragjax.compress.rerank import Rerank
 from ragjax.data.records import Document, Example
+from ragjax.decode.prompt import count_tokens
 from ragjax.retrieve.scorers import BM25
 from ragjax.retrieve.sentences import split_sentences
 from ragjax.testing import byte_tokenizer
@@ -88,6 +90,16 @@ def test_what_fits(last, budget, expected):
 def test_a_whole_passage_may_follow_the_one_cut():
     found = rerank()("?", [A, B, C], 15)
     assert [(u.text, u.sources) for u in found.units] == [("Ccccc cccc.", ("1.0",)), ("Ff.", ("2.0",))]
+
+
+def test_G07_a_long_passage_is_cut_without_reading_every_beginning_of_it(monkeypatch):
+    long = "A sentence of a story. " * 2000
+    calls = []
+    monkeypatch.setattr(packing, "count_tokens", lambda t, text: calls.append(len(text)) or count_tokens(t, text))
+    found = rerank()("?", [long, A], 0.5)
+    check_nothing_further(BYTES, Example("x", "?", documents=(Document(long), Document(A))), found, "cut")
+    assert found.achieved > found.requested - len("A sentence of a story. ")
+    assert len(calls) < 10
 
 
 def test_passages_are_scored_under_their_titles():

@@ -196,7 +196,18 @@ def _load_published(path: epath.Path, name: str, dtype: jnp.dtype, mesh: Mesh | 
     return _built(published.config, tokenizer, told, params=params, name=name, fingerprint=fingerprint)
 
 
-_KINDS: Mapping[type, type[Model]] = {DecoderConfig: LanguageModel}
+_MODELS: Mapping[type, type[Model]] = {DecoderConfig: LanguageModel}
+
+KINDS: Mapping[str, tuple[type[Model], str]] = {"causal": (LanguageModel, "a causal language model")}
+"""The kinds of models, with the words for them."""
+
+
+def require_kind(name: str, config: Config, kind: str) -> None:
+    """Raise ValueError, naming the model, where its config is not of a kind of `KINDS`."""
+    (wanted, words), found = KINDS[kind], _MODELS[type(config)]
+    if found is not wanted:
+        told = next(words for model, words in KINDS.values() if model is found)
+        raise ValueError(f"{name} is {told}, where {words} is needed")
 
 
 def _built(
@@ -206,7 +217,7 @@ def _built(
     **parts: Any,
 ) -> Model:
     """The model of a config's kind; `told` are its raw config and generation config."""
-    kind = _KINDS[type(config)]
+    kind = _MODELS[type(config)]
     if any(field.name == "stop_ids" for field in fields(kind)):
         parts["stop_ids"] = stop_ids(*told, tokenizer)
     return kind(config=config, tokenizer=tokenizer, **parts)

@@ -266,6 +266,11 @@ class FaviComp:
         )
 
 
+def zero_shot_summary(lm: Any, **settings: Any) -> FaviComp:
+    """The summary that one model writes of the documents (section 3.2 of FaviComp); `settings` as FaviComp's."""
+    return FaviComp(compressor=lm, alpha=0.0, **settings)
+
+
 @dataclass(frozen=True, eq=False)
 class _Prepared:
     """The prompts of one example, each None where alpha leaves its model out."""

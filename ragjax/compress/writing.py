@@ -1,6 +1,7 @@
 """What compressors that write share: prompts that fit their model, and the `Compressed` of a written text."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ragjax.compress.base import Budget, Compressed, Trace, Unit
@@ -91,6 +92,32 @@ def as_compressed(
     achieved = count_tokens(tokenizer, text)
     units = (Unit(text),) if text else ()
     return Compressed(units, requested, achieved, achieved, source, status, trace, dropped_documents, notes)
+
+
+def fit_written(
+    tokenizer: Any, example: Example, written: Compressed, budget: Budget | None, *, reads: bool = True
+) -> Compressed:
+    """What a text that was written without a budget is within one: the same as if it had been asked for.
+
+    So one decode serves any number of budgets. `reads` says that it was made from the documents, which then stand for
+    themselves where they fit the budget whole.
+    """
+    if budget is None:
+        return written
+    whole = without_decoding(tokenizer, example, budget) if reads else None
+    if whole is not None or written.trace is None:
+        return whole or written
+    cut = as_compressed(
+        tokenizer,
+        example,
+        budget,
+        written.text,
+        written.trace,
+        cut=written.status == "length",
+        dropped_documents=written.dropped_documents,
+        notes=written.notes,
+    )
+    return replace(cut, decoded=written.decoded, resume=written.resume)
 
 
 def as_trace(row: Decoded, alpha: float, tokenizer: Any) -> Trace:

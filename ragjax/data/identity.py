@@ -5,7 +5,8 @@ order of work, `limit` or on rows that were skipped.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import xxhash
@@ -24,8 +25,13 @@ def json_hash(value: Any) -> str:
     return xxhash.xxh3_128_hexdigest(json.dumps(value, sort_keys=True).encode())
 
 
-def example_ids(examples: Sequence[Example]) -> list[str]:
-    """A distinct id for each example.
+def example_ids(examples: Iterable[Example]) -> list[str]:
+    """A distinct id for each example."""
+    return [example.id for example in with_ids(examples)]
+
+
+def with_ids(examples: Iterable[Example]) -> Iterator[Example]:
+    """The examples, each with a distinct id, as they come.
 
     The base is the example's own id or, where that is empty, the hash of what a model sees of it (question and
     documents; a corrected gold keeps the id). The first example with a base takes it as it is, the n-th appends
@@ -33,7 +39,6 @@ def example_ids(examples: Sequence[Example]) -> list[str]:
     """
     seen: dict[str, int] = {}
     taken: set[str] = set()
-    ids = []
     for example in examples:
         base = example.id or content_hash(example, golds=False)
         seen[base] = seen.get(base, 0) + 1
@@ -42,5 +47,4 @@ def example_ids(examples: Sequence[Example]) -> list[str]:
             seen[base] += 1
             name = f"{base}#{seen[base]}"
         taken.add(name)
-        ids.append(name)
-    return ids
+        yield replace(example, id=name)

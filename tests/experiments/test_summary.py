@@ -52,7 +52,8 @@ def test_a_budget_is_told_beside_what_was_achieved_and_each_status():
     cells = dict(zip((c.strip() for c in heading.split("┃")), (c.strip() for c in values.split("│")), strict=True))
     assert (cells["Budget"], cells["Achieved"]) == ("50.0", "15.0")
     free = summarize([make_row("a")], [], {"p": "p"})
-    assert free["points"]["p"]["budget"]["requested"]["value"] is None and describe_statuses(free) == []
+    assert free["points"]["p"]["budget"]["requested"]["value"] is None
+    assert describe_statuses(free) == []
 
 
 def test_E11_columns_and_scale_come_back_from_summary_and_table():

@@ -54,17 +54,6 @@ def fit_documents(
     )
 
 
-def without_decoding(tokenizer: Any, example: Example, budget: Budget | None) -> Compressed | None:
-    """The result that needs no model: no documents, or documents that fit the budget whole. Else None."""
-    if not example.documents:
-        return Compressed((), budget.resolve(0) if budget else None, 0, 0, 0, "empty")
-    source = source_length(tokenizer, example.documents)
-    if budget is None or source > budget.resolve(source):
-        return None
-    whole = tuple(Unit(d.text, spans=((n, 0, len(d.text)),)) for n, d in enumerate(example.documents))
-    return Compressed(whole, budget.resolve(source), source, source, source, "short_input")
-
-
 def as_compressed(
     tokenizer: Any,
     example: Example,

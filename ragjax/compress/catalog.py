@@ -1,6 +1,6 @@
 """Compressors by the names that are typed: what each is made of, for programs that build them from words."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
@@ -60,9 +60,9 @@ def make_compressor(
     Raises:
       ValueError: naming a setting that the class does not have, or that it does not take.
     """
+    check_method(method, settings)
     family = FAMILIES[method]
     make = getattr(compressors, family.name)
-    check_settings(method, make, settings)
     own = {argument: models[role] for argument, role in family.models.items()}
     scores = {"scorer": scorer} if family.scored else {}
     return make(tokenizer=tokenizer, **own, **scores, **family.fixed, **settings)
@@ -76,11 +76,12 @@ def make_scorer(kind: str, encoder: Any = None, **settings: Any) -> Any:
     return make(model=encoder, **settings)
 
 
-def check_settings(method: str, make: Callable[..., Any], settings: Mapping[str, Any]) -> None:
+def check_method(method: str, settings: Mapping[str, Any]) -> None:
     """Raise ValueError for a setting that is none of the method's own; names those that are."""
     family = FAMILIES[method]
     taken = {"tokenizer", "scorer", *family.models, *family.fixed}
-    own = [one.name for one in fields(make) if one.name not in taken and _is_plain(one)]
+    every = fields(getattr(compressors, family.name))
+    own = [one.name for one in every if one.name not in taken and _is_plain(one)]
     for name in settings:
         if name not in own:
             raise ValueError(f"{method} has no setting {name!r}; it has {', '.join(own) or 'none'}")

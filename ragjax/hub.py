@@ -19,6 +19,7 @@ from jax.sharding import Mesh
 
 from ragjax.models.architectures import Config, abstract
 from ragjax.models.config import DecoderConfig
+from ragjax.models.encoder_config import BertConfig, DebertaConfig
 from ragjax.runtime import LOG
 from ragjax.sharding import place
 from ragjax.typing import PyTree
@@ -65,6 +66,16 @@ class LanguageModel(Model):
     def vocab_width(self) -> int:
         """How many ids, from 0, the tokenizer can emit: rows of the embedding beyond it never get probability."""
         return _vocab_width(self.config, self.tokenizer)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Encoder(Model):
+    """A model that reads texts: states of their tokens, and labels where it has a head."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels in the order of their ids; none without a head."""
+        return self.config.labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,9 +207,12 @@ def _load_published(path: epath.Path, name: str, dtype: jnp.dtype, mesh: Mesh | 
     return _built(published.config, tokenizer, told, params=params, name=name, fingerprint=fingerprint)
 
 
-_MODELS: Mapping[type, type[Model]] = {DecoderConfig: LanguageModel}
+_MODELS: Mapping[type, type[Model]] = {DecoderConfig: LanguageModel, BertConfig: Encoder, DebertaConfig: Encoder}
 
-KINDS: Mapping[str, tuple[type[Model], str]] = {"causal": (LanguageModel, "a causal language model")}
+KINDS: Mapping[str, tuple[type[Model], str]] = {
+    "causal": (LanguageModel, "a causal language model"),
+    "encoder": (Encoder, "an encoder"),
+}
 """The kinds of models, with the words for them."""
 
 

@@ -14,10 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from ragjax.hub import LanguageModel
-from ragjax.models.architectures import abstract, parse_config
+from ragjax.models.architectures import Config, abstract, parse_config
 from ragjax.models.config import PLAIN, DecoderConfig
 from ragjax.models.decoder import Decoder, ParamSpec
 from ragjax.models.rope import Rope
+from ragjax.testing_encoders import RAW_ENCODERS
+from ragjax.testing_encoders import encoder_tokenizer as encoder_tokenizer
+from ragjax.testing_encoders import random_encoder_params as random_encoder_params
+from ragjax.testing_encoders import tiny_encoder as tiny_encoder
+from ragjax.testing_encoders import tiny_encoder_config as tiny_encoder_config
+from ragjax.typing import PyTree
 from ragjax.weights.fingerprint import fingerprint_params
 from ragjax.weights.keymap import claims, leaf_specs, to_disk
 from ragjax.weights.tables import table_of
@@ -146,7 +152,7 @@ def tiny_model(seed: int = 0, dtype: Any = jnp.float32, **changes: Any) -> Langu
     )
 
 
-def raw_config(cfg: DecoderConfig) -> dict[str, Any]:
+def raw_config(cfg: Config) -> dict[str, Any]:
     """The `config.json` that parses to `cfg`, in the spelling of its family's published files.
 
     Raises:
@@ -241,13 +247,13 @@ _RAW = {
     "qwen3": _raw_qwen3,
     "gemma3_text": _raw_gemma3_text,
     "gemma3": _raw_gemma3,
+    **RAW_ENCODERS,
 }
 
 
-def write_checkpoint(
-    folder: str | Path, cfg: DecoderConfig, params: Decoder, tokenizer: "PreTrainedTokenizerFast"
-) -> Path:
-    """Write a folder as published ones look: config.json, generation_config.json, model.safetensors, tokenizer files.
+def write_checkpoint(folder: str | Path, cfg: Config, params: PyTree, tokenizer: "PreTrainedTokenizerFast") -> Path:
+    """Write a folder as published ones look: config.json, model.safetensors, tokenizer files and, for a model that
+    writes, generation_config.json.
 
     Tensors keep the dtype of their leaf. Returns the folder.
     """
@@ -257,13 +263,14 @@ def write_checkpoint(
     folder.mkdir(parents=True, exist_ok=True)
     save_file(disk_tensors(cfg, params), folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(raw_config(cfg), indent=2))
-    stops = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": list(_stop_ids(tokenizer))}
-    (folder / "generation_config.json").write_text(json.dumps(stops, indent=2))
+    if isinstance(cfg, DecoderConfig):
+        stops = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": list(_stop_ids(tokenizer))}
+        (folder / "generation_config.json").write_text(json.dumps(stops, indent=2))
     tokenizer.save_pretrained(folder)
     return folder
 
 
-def disk_tensors(cfg: DecoderConfig, params: Decoder) -> Mapping[str, np.ndarray]:
+def disk_tensors(cfg: Config, params: PyTree) -> Mapping[str, np.ndarray]:
     """The tensors of `params` under their names on disk, in the layout of published files ([out, in])."""
     tensors, problems = {}, []
     for path, value in leaf_specs(params).items():

@@ -6,15 +6,20 @@ Which architecture a checkpoint belongs to is told by its `model_type` and, from
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ragjax.models import decoder
+from ragjax.models import bert, deberta, decoder
 from ragjax.models.config import DECODER_PARSERS, DecoderConfig
+from ragjax.models.encoder_config import ENCODER_PARSERS, BertConfig, DebertaConfig, EncoderConfig
 from ragjax.typing import PyTree
 
-Config = DecoderConfig
+Config = DecoderConfig | EncoderConfig
 
-PARSERS: Mapping[str, Callable[[Mapping[str, Any]], Config]] = {**DECODER_PARSERS}
+PARSERS: Mapping[str, Callable[[Mapping[str, Any]], Config]] = {**DECODER_PARSERS, **ENCODER_PARSERS}
 
-_ABSTRACT: Mapping[type, Callable[[Any, Any], PyTree]] = {DecoderConfig: decoder.abstract}
+_ABSTRACT: Mapping[type, Callable[[Any, Any], PyTree]] = {
+    DecoderConfig: decoder.abstract,
+    BertConfig: bert.abstract,
+    DebertaConfig: deberta.abstract,
+}
 
 
 def parse_config(config: Mapping[str, Any]) -> Config:

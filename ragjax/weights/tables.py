@@ -8,6 +8,8 @@ from collections.abc import Container
 from dataclasses import replace
 
 from ragjax.models.architectures import Config
+from ragjax.models.encoder_config import EncoderConfig
+from ragjax.weights.encoder_tables import encoder_table
 from ragjax.weights.keymap import KeyTable, Rule
 
 _BLOCK = "model.layers.{i}."
@@ -86,4 +88,6 @@ DECODER_TABLES = {
 
 def table_of(cfg: Config, names: Container[str]) -> KeyTable:
     """The key table of a checkpoint: that of its family, in the spelling that the stored `names` have."""
+    if isinstance(cfg, EncoderConfig):
+        return encoder_table(cfg, names)
     return DECODER_TABLES[cfg.family]

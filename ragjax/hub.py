@@ -19,6 +19,7 @@ from jax.sharding import Mesh
 
 from ragjax.models.architectures import Config, abstract
 from ragjax.models.config import DecoderConfig
+from ragjax.models.t5_config import T5Config
 from ragjax.runtime import LOG
 from ragjax.sharding import place
 from ragjax.typing import PyTree
@@ -56,8 +57,8 @@ class Model:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LanguageModel(Model):
-    """A causal language model; `stop_ids` are the ids that end a text or a turn."""
+class _Writing(Model):
+    """A model that writes; `stop_ids` are the ids that end a text or a turn."""
 
     stop_ids: tuple[int, ...]
 
@@ -65,6 +66,16 @@ class LanguageModel(Model):
     def vocab_width(self) -> int:
         """How many ids, from 0, the tokenizer can emit: rows of the embedding beyond it never get probability."""
         return _vocab_width(self.config, self.tokenizer)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LanguageModel(_Writing):
+    """A causal language model: it continues its prompt."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EncoderDecoder(_Writing):
+    """A model with an encoder for its source text and a decoder that writes another."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +207,7 @@ def _load_published(path: epath.Path, name: str, dtype: jnp.dtype, mesh: Mesh | 
     return _built(published.config, tokenizer, told, params=params, name=name, fingerprint=fingerprint)
 
 
-_KINDS: Mapping[type, type[Model]] = {DecoderConfig: LanguageModel}
+_KINDS: Mapping[type, type[Model]] = {DecoderConfig: LanguageModel, T5Config: EncoderDecoder}
 
 
 def _built(

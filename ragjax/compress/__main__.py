@@ -1,4 +1,4 @@
-"""`python -m ragjax.compress --method extract --budget 0.25 --generator NAME < questions.jsonl`: a filter for pipelines.
+"""`python -m ragjax.compress --method extract --budget 0.25 --generator NAME < questions.jsonl`: for pipelines.
 
 Questions with their documents come in as JSON Lines, in any layout of `ragjax.data`, and leave as JSON Lines in the
 same order, each with its status, as soon as their batch is done. `--out FILE` writes to a file instead, and goes on
@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -103,7 +103,7 @@ def build(arguments: argparse.Namespace, settings: Mapping[str, Any]) -> Compres
 
 
 def read_input(source: BinaryIO, name: str, lenient: bool) -> Iterable[Example | BadRow]:
-    """The rows of a source; of one that can be read twice, a line that cannot be used is told before any model loads."""
+    """The rows of a source; where it can be read twice, a line that cannot be used is told before any model loads."""
     if source.seekable():
         start = source.tell()
         for _ in read_stream(source, name, lenient=lenient):
@@ -149,8 +149,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The program."""
     arguments = parse_arguments(argv)
     try:
-        opened = open(arguments.data, "rb") if arguments.data else nullcontext(sys.stdin.buffer)
-        with opened as source:
+        with ExitStack() as stack:
+            source = stack.enter_context(open(arguments.data, "rb")) if arguments.data else sys.stdin.buffer
             return run(arguments, source, sys.stdout.buffer)
     except BrokenPipeError:
         # Whoever reads the output has enough. Python would complain once more when it closes the stream.

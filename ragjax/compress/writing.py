@@ -6,6 +6,7 @@ from typing import Any
 
 from ragjax.compress.base import Budget, Compressed, Trace, Unit
 from ragjax.compress.cut import cut_to_budget, source_length
+from ragjax.compress.units import without_decoding
 from ragjax.data.records import Document, Example
 from ragjax.decode.prompt import Prompt, PromptError, count_tokens, decode_pieces
 from ragjax.decode.state import Decoded

@@ -114,6 +114,8 @@ def read_input(source: BinaryIO, name: str, lenient: bool) -> Iterable[Example |
 
 def run(arguments: argparse.Namespace, source: BinaryIO, sink: BinaryIO) -> int:
     """The command; its exit code."""
+    if arguments.batch < 1:
+        raise ValueError(f"--batch counts questions and is at least 1, got {arguments.batch}")
     budget, settings = parse_budget(arguments.budget), parse_settings(arguments.set)
     check_method(arguments.method, settings)
     named_models(arguments)

@@ -59,6 +59,8 @@ def compress_stream(
 def _compress(compressor: Compressor, examples: Sequence[Example], budget: Budget | None) -> list[Line]:
     try:
         found = compressor.compress(examples, budget)
+    except ImportError:
+        raise  # Not the rows' fault, and the same for all of them.
     except Exception as error:
         if len(examples) == 1:
             return [failed_line(examples[0], describe_error(error))]

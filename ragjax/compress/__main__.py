@@ -21,6 +21,7 @@ from ragjax.compress.base import Budget, Compressor, describe
 from ragjax.compress.catalog import FAMILIES, SCORERS, check_method, make_compressor, make_scorer
 from ragjax.compress.resume import Output, open_output
 from ragjax.compress.stream import BadRow, compress_stream, encode_line, has_failed, read_stream
+from ragjax.data.identity import json_hash
 from ragjax.data.records import DataError, Example
 from ragjax.hub import load, load_vocabulary
 from ragjax.memory import check_models
@@ -124,7 +125,8 @@ def run(arguments: argparse.Namespace, source: BinaryIO, sink: BinaryIO) -> int:
     compressor = build(arguments, settings)
     output = None
     if arguments.out is not None:
-        defining = {**describe(compressor), "budget": arguments.budget, "generator": arguments.generator}
+        counted = json_hash(compressor.tokenizer.get_vocab())
+        defining = {**describe(compressor), "budget": arguments.budget, "generator": counted}
         output = open_output(Path(arguments.out), defining)
         rows = output.rest(rows)
     failed = 0

@@ -1,4 +1,4 @@
-"""A name becomes a language model: parameters, config and tokenizer, with the ids that end its texts.
+"""A name becomes a model: parameters, config and tokenizer and, where it writes, the ids that end its texts.
 
 `load` takes what a user has (a converted checkpoint, a folder of safetensors, a .gguf file or a hub name) and loads
 the same content in the same dtype only once while it is in use.
@@ -7,7 +7,7 @@ the same content in the same dtype only once while it is in use.
 import re
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,13 @@ import jax.numpy as jnp
 from etils import epath
 from jax.sharding import Mesh
 
+from ragjax.models.architectures import Config, abstract
 from ragjax.models.config import DecoderConfig
-from ragjax.models.decoder import Decoder, abstract
+from ragjax.models.encoder_config import BertConfig, DebertaConfig
+from ragjax.models.t5_config import T5Config
 from ragjax.runtime import LOG
 from ragjax.sharding import place
+from ragjax.typing import PyTree
 from ragjax.weights import checkpoint
 from ragjax.weights.download import fetch
 from ragjax.weights.opening import open_published
@@ -30,35 +33,60 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 # Parameters in use, by (fingerprint, dtype, mesh): a model in two roles is held once.
-_loaded: weakref.WeakValueDictionary[tuple[str, str, Mesh | None], Decoder] = weakref.WeakValueDictionary()
+_loaded: weakref.WeakValueDictionary[tuple[str, str, Mesh | None], PyTree] = weakref.WeakValueDictionary()
 
 
-@dataclass(frozen=True, eq=False)
-class LanguageModel:
-    """A causal language model ready to use.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Model:
+    """A model ready to use.
 
-    `fingerprint` is a hash of its content, independent of where its files lie; `stop_ids` are the ids that end a text
-    or a turn. `folder` is the converted checkpoint that it is from, if it is from one: what is computed from the model
-    once may be kept there.
+    `fingerprint` is a hash of its content, independent of where its files lie. `folder` is the converted checkpoint
+    that it is from, if it is from one: what is computed from the model once may be kept there.
     """
 
-    params: Decoder
-    config: DecoderConfig
+    params: PyTree
+    config: Config
     tokenizer: "PreTrainedTokenizerFast"
     name: str
     fingerprint: str
-    stop_ids: tuple[int, ...]
     folder: epath.Path | None = None
 
     @property
     def dtype(self) -> jnp.dtype:
         """The dtype of the parameters."""
-        return self.params.embedding.dtype
+        return jax.tree.leaves(self.params)[0].dtype
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Writing(Model):
+    """A model that writes; `stop_ids` are the ids that end a text or a turn."""
+
+    stop_ids: tuple[int, ...]
 
     @cached_property
     def vocab_width(self) -> int:
         """How many ids, from 0, the tokenizer can emit: rows of the embedding beyond it never get probability."""
         return _vocab_width(self.config, self.tokenizer)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LanguageModel(_Writing):
+    """A causal language model: it continues its prompt."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EncoderDecoder(_Writing):
+    """A model with an encoder for its source text and a decoder that writes another."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Encoder(Model):
+    """A model that reads texts: states of their tokens, and labels where it has a head."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels in the order of their ids; none without a head."""
+        return self.config.labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +98,8 @@ class Vocabulary:
     vocab_width: int
 
 
-def load(source: str | Path, *, dtype: Any = None, mesh: Mesh | None = None) -> LanguageModel:
-    """Load a model: a converted checkpoint, a safetensors folder, a .gguf file, or a hub name.
+def load(source: str | Path, *, dtype: Any = None, mesh: Mesh | None = None) -> Model:
+    """Load a model of any architecture: a converted checkpoint, a safetensors folder, a .gguf file, or a hub name.
 
     A name that is no path is looked up under `RAGJAX_HOME` (default `./checkpoints`), then in the hub's cache, then on
     the hub. `dtype` defaults to float32 on a CPU and to bfloat16 on an accelerator; all parameters get it, norms too.
@@ -159,11 +187,11 @@ def stop_ids(
     return tuple(dict.fromkeys(found))
 
 
-def _vocab_width(config: DecoderConfig, tokenizer: "PreTrainedTokenizerFast") -> int:
+def _vocab_width(config: Config, tokenizer: "PreTrainedTokenizerFast") -> int:
     return min(config.vocab_size, max(tokenizer.get_vocab().values()) + 1)
 
 
-def _load_checkpoint(path: epath.Path, name: str, dtype: jnp.dtype, mesh: Mesh | None) -> LanguageModel:
+def _load_checkpoint(path: epath.Path, name: str, dtype: jnp.dtype, mesh: Mesh | None) -> Model:
     manifest = checkpoint.read_manifest(path)
     config, weights = checkpoint.config_of(path, manifest), manifest["fingerprint"]
     tokenizer = checkpoint.load_tokenizer(path)
@@ -172,11 +200,12 @@ def _load_checkpoint(path: epath.Path, name: str, dtype: jnp.dtype, mesh: Mesh |
         require_room_for(name, config, dtype, mesh)
         params = checkpoint.restore(path, place(abstract(config, dtype), mesh))
     _loaded[weights, dtype.name, mesh] = params
-    stops = stop_ids(manifest["config"], manifest["generation_config"], tokenizer)
-    return LanguageModel(params, config, tokenizer, name, checkpoint.fingerprint_of(path, manifest), stops, path)
+    told = manifest["config"], manifest["generation_config"]
+    fingerprint = checkpoint.fingerprint_of(path, manifest)
+    return _built(config, tokenizer, told, params=params, name=name, fingerprint=fingerprint, folder=path)
 
 
-def _load_published(path: epath.Path, name: str, dtype: jnp.dtype, mesh: Mesh | None) -> LanguageModel:
+def _load_published(path: epath.Path, name: str, dtype: jnp.dtype, mesh: Mesh | None) -> Model:
     published = open_published(path)
     fingerprint = published.fingerprint()
     tokenizer = published.load_tokenizer()
@@ -185,12 +214,48 @@ def _load_published(path: epath.Path, name: str, dtype: jnp.dtype, mesh: Mesh | 
         params, ledger = published.load_params(dtype, mesh=mesh)
         _tell_skipped(name, ledger.skipped)
     _loaded[fingerprint, dtype.name, mesh] = params
-    stops = stop_ids(published.raw_config, published.generation_config, tokenizer)
-    return LanguageModel(params, published.config, tokenizer, name, fingerprint, stops)
+    told = published.raw_config, published.generation_config
+    return _built(published.config, tokenizer, told, params=params, name=name, fingerprint=fingerprint)
+
+
+_MODELS: Mapping[type, type[Model]] = {
+    DecoderConfig: LanguageModel,
+    BertConfig: Encoder,
+    DebertaConfig: Encoder,
+    T5Config: EncoderDecoder,
+}
+
+KINDS: Mapping[str, tuple[type[Model], str]] = {
+    "causal": (LanguageModel, "a causal language model"),
+    "encoder": (Encoder, "an encoder"),
+    "encoder-decoder": (EncoderDecoder, "an encoder-decoder"),
+}
+"""The kinds of models, with the words for them."""
+
+
+def require_kind(name: str, config: Config, kind: str) -> None:
+    """Raise ValueError, naming the model, where its config is not of a kind of `KINDS`."""
+    (wanted, words), found = KINDS[kind], _MODELS[type(config)]
+    if found is not wanted:
+        told = next(words for model, words in KINDS.values() if model is found)
+        raise ValueError(f"{name} is {told}, where {words} is needed")
+
+
+def _built(
+    config: Config,
+    tokenizer: "PreTrainedTokenizerFast",
+    told: tuple[Mapping[str, Any], Mapping[str, Any]],
+    **parts: Any,
+) -> Model:
+    """The model of a config's kind; `told` are its raw config and generation config."""
+    kind = _MODELS[type(config)]
+    if any(field.name == "stop_ids" for field in fields(kind)):
+        parts["stop_ids"] = stop_ids(*told, tokenizer)
+    return kind(config=config, tokenizer=tokenizer, **parts)
 
 
 def _tell_skipped(name: str, skipped: Sequence[str]) -> None:
     """Say which stored tensors the model does not use: a vision tower, tables that are computed here."""
     if skipped:
         first = ", ".join(skipped[:3]) + (", ..." if len(skipped) > 3 else "")
-        LOG.info("%s: %d stored tensors are no part of the language model: %s", name, len(skipped), first)
+        LOG.info("%s: %d stored tensors are no part of the model: %s", name, len(skipped), first)

@@ -5,13 +5,14 @@ room is counted in the generator's tokens.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
 
-from ragjax.data import Document, Example, example_ids, parse_document
+from ragjax.data import Document, Example, parse_document
+from ragjax.data.identity import with_ids
 
 STATUSES = ("ok", "short_input", "too_small", "empty", "length")
 
@@ -236,6 +237,5 @@ def call(
         Example(id="", question=q, documents=tuple(map(as_document, docs)))
         for q, docs in zip(questions, lists, strict=True)
     ]
-    named = [replace(e, id=name) for e, name in zip(examples, example_ids(examples), strict=True)]
-    found = compressor.compress(named, Budget.of(budget))
+    found = compressor.compress(list(with_ids(examples)), Budget.of(budget))
     return found[0] if single else found

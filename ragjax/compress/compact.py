@@ -29,7 +29,7 @@ from ragjax.compress.writing import (
 )
 from ragjax.data import Document, Example
 from ragjax.decode.beams import decode_beams
-from ragjax.decode.engine import Execution, Sampling, Voice, check_settings, decode_prompts
+from ragjax.decode.engine import Execution, Sampling, Voice, check_settings, decode_prompts, require_causal
 from ragjax.decode.prompt import Prompt, build_prompt, decode_text
 from ragjax.decode.state import Decoded
 from ragjax.decode.text import raise_failed
@@ -102,6 +102,7 @@ class CompAct:
     strict: bool = False
 
     def __post_init__(self) -> None:
+        require_causal("CompAct", self.lm)
         self._sampling  # noqa: B018, refuses a knob or a seed out of range
         check_settings(self.max_new, prompt_format=self.prompt_format)
         check_overflow(self.on_overflow)

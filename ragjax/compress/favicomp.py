@@ -19,7 +19,15 @@ from ragjax.compress.units import without_decoding
 from ragjax.compress.writing import as_compressed, as_trace, check_overflow, fit_documents
 from ragjax.data import Document, Example
 from ragjax.decode.beams import decode_beams
-from ragjax.decode.engine import DecodeResult, Execution, Sampling, Voice, check_settings, decode_prompts
+from ragjax.decode.engine import (
+    DecodeResult,
+    Execution,
+    Sampling,
+    Voice,
+    check_settings,
+    decode_prompts,
+    require_causal,
+)
 from ragjax.decode.ensemble import share_vocabulary
 from ragjax.decode.prompt import Prompt, build_prompt
 from ragjax.decode.sampling import check_knobs
@@ -71,6 +79,7 @@ class FaviComp:
         self._sampling  # noqa: B018, refuses a seed or a scope that does not exist
         if self.compressor is None and self.target is None:
             raise ValueError("FaviComp needs a compressor, a target, or both")
+        require_causal("FaviComp", self.compressor, self.target)
 
     def __call__(self, question: Any, documents: Any, budget: Budget | float | int | None = None) -> Any:
         """Compress one question's documents, or lists of both as one batch: see `ragjax.compress.base.call`."""
@@ -265,6 +274,11 @@ class FaviComp:
             dropped_documents=prepared.dropped_documents,
             notes=notes + (prepared.compression or prepared.context).notes,
         )
+
+
+def zero_shot_summary(lm: Any, **settings: Any) -> FaviComp:
+    """The summary that one model writes of the documents (section 3.2 of FaviComp); `settings` as FaviComp's."""
+    return FaviComp(compressor=lm, alpha=0.0, **settings)
 
 
 @dataclass(frozen=True, eq=False)

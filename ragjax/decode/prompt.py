@@ -10,6 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import jinja2
@@ -44,6 +45,13 @@ class _Piece:
 def encode(tokenizer: Any, text: str) -> tuple[int, ...]:
     """Ids of a plain text, exactly one BOS in front where the family has one; nothing in it is a special token."""
     return (*_bos(tokenizer), *encode_alone(tokenizer, text))
+
+
+def encode_source(tokenizer: Any, text: str) -> tuple[int, ...]:
+    """Ids of a text for an encoder: what the tokenizer puts at its end, such as T5's `</s>`, is put there."""
+    last = tokenizer("", verbose=False)["input_ids"][-1:]
+    end = tuple(last) if last and last[0] == tokenizer.eos_token_id else ()
+    return (*encode_alone(tokenizer, text), *end)
 
 
 def encode_alone(tokenizer: Any, text: str) -> tuple[int, ...]:
@@ -224,7 +232,26 @@ def _special_tokens(tokenizer: Any) -> re.Pattern | None:
 
 
 def _text_ids(tokenizer: Any, text: str) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
-    return _ids(tokenizer, text, as_text=True)
+    ids, offsets = _ids(tokenizer, text, as_text=True)
+    if _special_ids(tokenizer).isdisjoint(ids):
+        return ids, offsets
+    # A unigram vocabulary holds its special tokens as pieces too, and finds them in a text that spells them: such a
+    # piece is read one character at a time.
+    pairs = []
+    for index, (start, stop) in zip(ids, offsets, strict=True):
+        if index in _special_ids(tokenizer):
+            letters = tokenizer.convert_tokens_to_ids(list(text[start:stop]))
+            pairs += [(letter, (start + n, start + n + 1)) for n, letter in enumerate(letters)]
+        else:
+            pairs.append((index, (start, stop)))
+    return tuple(index for index, _ in pairs), [place for _, place in pairs]
+
+
+@lru_cache(maxsize=8)
+def _special_ids(tokenizer: Any) -> frozenset[int]:
+    """The ids that no text may become; unknown text is text."""
+    added = tokenizer.added_tokens_decoder.items()
+    return frozenset(index for index, token in added if token.special and index != tokenizer.unk_token_id)
 
 
 def _ids(tokenizer: Any, text: str, *, as_text: bool) -> tuple[tuple[int, ...], list[tuple[int, int]]]:

@@ -1,8 +1,8 @@
 """From a raw `config.json` to the frozen facts that a forward pass reads.
 
-`DecoderConfig` lists the differences between the families, and nothing else tells them apart. A family is one entry of
-`PARSERS`: a function that reads its own spelling of those differences, strictly (see `fields`), and fills in what its
-published files leave unsaid.
+`DecoderConfig` lists the differences between the causal families, and nothing else tells them apart. A family is one
+entry of `DECODER_PARSERS`: a function that reads its own spelling of those differences, strictly (see `fields`), and
+fills in what its published files leave unsaid.
 """
 
 from collections.abc import Callable, Mapping
@@ -71,19 +71,6 @@ class DecoderConfig:
     def rope_at(self, layer: int) -> Rope:
         """The rotary table of one layer."""
         return self.rope if self.local_rope is None or self.windows[layer] is None else self.local_rope
-
-
-def parse_config(config: Mapping[str, Any]) -> DecoderConfig:
-    """The facts of a raw `config.json` (a dict, never a transformers config object).
-
-    Raises:
-        ValueError: naming the model type if no parser exists for it, else naming every missing, unknown, non-neutral
-            or contradictory attribute.
-    """
-    family = config.get("model_type")
-    if not isinstance(family, str) or family not in PARSERS:
-        raise ValueError(f"config refused: model_type {family!r} is not supported (supported: {', '.join(PARSERS)})")
-    return PARSERS[family](config)
 
 
 def with_vocab_size(config: Mapping[str, Any], rows: int) -> dict[str, Any]:
@@ -283,7 +270,7 @@ def _built(fields: Fields, common: Mapping[str, Any], **differences: Any) -> Dec
     return parsed
 
 
-PARSERS: dict[str, Callable[[Mapping[str, Any]], DecoderConfig]] = {
+DECODER_PARSERS: dict[str, Callable[[Mapping[str, Any]], DecoderConfig]] = {
     "llama": _parse_llama,
     "mistral": _parse_mistral,
     "mixtral": _parse_mixtral,

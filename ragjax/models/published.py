@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ragjax.models.config import DecoderConfig, parse_config
+from ragjax.models.architectures import Config, parse_config
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Shape:
     parameters: int
 
 
-def published_config(name: str) -> DecoderConfig:
+def published_config(name: str) -> Config:
     """The config of a published model by its hub name. Raises KeyError, naming those that are known."""
     if name not in SHAPES:
         raise KeyError(f"{name} is not among the published shapes: {', '.join(SHAPES)}")

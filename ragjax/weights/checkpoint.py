@@ -20,8 +20,8 @@ import xxhash
 from etils import epath
 from flax import traverse_util
 
-from ragjax.models.config import DecoderConfig, parse_config
-from ragjax.models.decoder import Decoder
+from ragjax.models.architectures import Config, parse_config
+from ragjax.typing import PyTree
 from ragjax.weights.keymap import leaf_specs
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def read_manifest(folder: str | os.PathLike) -> dict[str, Any]:
     return manifest
 
 
-def config_of(folder: str | os.PathLike, manifest: Mapping[str, Any]) -> DecoderConfig:
+def config_of(folder: str | os.PathLike, manifest: Mapping[str, Any]) -> Config:
     """The parsed config of a checkpoint. Raises ValueError, naming its manifest and every attribute refused."""
     try:
         return parse_config(manifest["config"])
@@ -92,7 +92,7 @@ def check_free(folder: epath.Path, force: bool) -> None:
 
 def save(
     folder: str | os.PathLike,
-    params: Decoder,
+    params: PyTree,
     tokenizer: "PreTrainedTokenizerFast",
     provenance: Mapping[str, Any],
     force: bool = False,
@@ -137,7 +137,7 @@ def load_tokenizer(folder: str | os.PathLike) -> "PreTrainedTokenizerFast":
         return AutoTokenizer.from_pretrained(local, local_files_only=True)
 
 
-def restore(folder: str | os.PathLike, target: Decoder) -> Decoder:
+def restore(folder: str | os.PathLike, target: PyTree) -> PyTree:
     """Read the parameters of a checkpoint as `target` wants them.
 
     The target's leaves are `ParamSpec` (default device) or `jax.ShapeDtypeStruct` with a sharding; a dtype other than
@@ -163,7 +163,7 @@ def restore(folder: str | os.PathLike, target: Decoder) -> Decoder:
     return jax.tree.unflatten(jax.tree.structure(target), [flat[name] for name in specs])
 
 
-def _save_params(path: epath.Path, params: Decoder) -> None:
+def _save_params(path: epath.Path, params: PyTree) -> None:
     """Orbax, with as many bytes in flight as the largest leaf needs: its default would copy the whole model."""
     import orbax.checkpoint as ocp
 
@@ -232,7 +232,7 @@ def _copy_files(source: epath.Path, target: epath.Path) -> None:
             path.copy(target / path.name, overwrite=True)
 
 
-def _manifest(params: Decoder, provenance: Mapping[str, Any]) -> dict[str, Any]:
+def _manifest(params: PyTree, provenance: Mapping[str, Any]) -> dict[str, Any]:
     leaves = jax.tree.leaves(params)
     return {
         "format": FORMAT,

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from etils import epath
 from jax.sharding import Mesh
 
-from ragjax.models.config import DecoderConfig, parse_config, with_vocab_size
-from ragjax.models.decoder import Decoder, abstract
+from ragjax.models.architectures import Config, abstract, parse_config
+from ragjax.models.config import with_vocab_size
 from ragjax.sharding import place
+from ragjax.typing import PyTree
 from ragjax.weights.fingerprint import fingerprint_files
 from ragjax.weights.gguf_reader import gguf_config, gguf_generation, gguf_tensors, open_gguf
 from ragjax.weights.gguf_tokenizer import gguf_tokenizer
@@ -20,7 +21,7 @@ from ragjax.weights.keymap import Ledger
 from ragjax.weights.room import require_room_for
 from ragjax.weights.safetensors_reader import INDEX, open_safetensors, weight_files
 from ragjax.weights.stream import TensorSource, fill
-from ragjax.weights.tables import TABLES
+from ragjax.weights.tables import DECODER_TABLES, table_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -36,7 +37,7 @@ class Published:
 
     path: Path
     raw_config: Mapping[str, Any]
-    config: DecoderConfig
+    config: Config
     generation_config: Mapping[str, Any]
     tensors: TensorSource
     load_tokenizer: Callable[[], "PreTrainedTokenizerFast"]
@@ -46,7 +47,7 @@ class Published:
         """Content hash of all its files: reads them whole, so ask once."""
         return fingerprint_files(self.files)
 
-    def load_params(self, dtype: Any, progress: bool = False, mesh: Mesh | None = None) -> tuple[Decoder, Ledger]:
+    def load_params(self, dtype: Any, progress: bool = False, mesh: Mesh | None = None) -> tuple[PyTree, Ledger]:
         """The parameters in `dtype` on the default device or cut over a mesh, and the ledger they were read by.
 
         Raises:
@@ -54,7 +55,12 @@ class Published:
             ValueError: naming the file and everything that does not fit the config.
         """
         require_room_for(self.path, self.config, dtype, mesh)
-        return fill(self.tensors, TABLES[self.config.family], place(abstract(self.config, dtype), mesh), progress)
+        return fill(
+            self.tensors,
+            table_of(self.config, self.tensors.tensors),
+            place(abstract(self.config, dtype), mesh),
+            progress,
+        )
 
 
 def open_published(path: str | Path) -> Published:
@@ -68,7 +74,7 @@ def open_published(path: str | Path) -> Published:
     return _open_gguf(path) if path.is_file() else _open_folder(path)
 
 
-def parse_file(path: str | PathLike) -> DecoderConfig:
+def parse_file(path: str | PathLike) -> Config:
     """The config in a config.json, without the weights that belong to it. Raises as `open_published` does."""
     return _parsed(path, _read_config(epath.Path(path)))
 
@@ -119,7 +125,7 @@ def _open_gguf(path: Path) -> Published:
 
 def _stated(raw: Mapping[str, Any], tensors: TensorSource) -> Mapping[str, Any]:
     """The raw config, with the vocabulary of the stored embedding where it states none."""
-    table = TABLES.get(raw.get("model_type"))
+    table = DECODER_TABLES.get(raw.get("model_type"))
     names = [rule.name for rule in table.rules if rule.path == "embedding"] if table else []
     rows = [tensors.tensors[name].shape[0] for name in names if name in tensors.tensors]
     return with_vocab_size(raw, rows[0]) if rows else raw
@@ -135,7 +141,7 @@ def _json(path: epath.PathLike) -> dict[str, Any]:
     return found
 
 
-def _parsed(path: str | PathLike, raw: Mapping[str, Any]) -> DecoderConfig:
+def _parsed(path: str | PathLike, raw: Mapping[str, Any]) -> Config:
     try:
         return parse_config(raw)
     except ValueError as error:

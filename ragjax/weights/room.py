@@ -14,8 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
-from ragjax.models.config import DecoderConfig
-from ragjax.models.decoder import abstract
+from ragjax.models.architectures import Config, abstract
 from ragjax.sharding import spec_of
 from ragjax.weights.keymap import leaf_specs
 
@@ -41,7 +40,7 @@ def require_room(sizes: Mapping[str, int]) -> None:
     )
 
 
-def require_room_for(name: Any, config: DecoderConfig, dtype: Any, mesh: Mesh | None = None) -> None:
+def require_room_for(name: Any, config: Config, dtype: Any, mesh: Mesh | None = None) -> None:
     """See that one model's weights fit the free memory. Raises as `require_room` does."""
     size = weight_bytes(config, dtype, mesh)
     # Virtual devices share the machine's memory.
@@ -49,7 +48,7 @@ def require_room_for(name: Any, config: DecoderConfig, dtype: Any, mesh: Mesh | 
     require_room({f"{name} in {jnp.dtype(dtype).name}": size * shared})
 
 
-def weight_bytes(config: DecoderConfig, dtype: Any, mesh: Mesh | None = None) -> int:
+def weight_bytes(config: Config, dtype: Any, mesh: Mesh | None = None) -> int:
     """Bytes of a model's parameters in one dtype; on a mesh, those that one of its devices holds."""
     specs = leaf_specs(abstract(config, jnp.dtype(dtype))).values()
 

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 from tqdm import tqdm
 
-from ragjax.models.decoder import Decoder
+from ragjax.typing import PyTree
 from ragjax.weights.keymap import Entry, KeyTable, Ledger, TensorInfo, leaf_specs, pair, to_leaf
 
 _ROWS = 4096
@@ -34,7 +34,7 @@ class TensorSource:
     read: Callable[[str, np.dtype], np.ndarray]
 
 
-def fill(source: TensorSource, table: KeyTable, target: Decoder, progress: bool = False) -> tuple[Decoder, Ledger]:
+def fill(source: TensorSource, table: KeyTable, target: PyTree, progress: bool = False) -> tuple[PyTree, Ledger]:
     """Read every leaf of `target` from `source`, each in the dtype that the target asks for, norms included.
 
     The target's leaves are `ParamSpec`, or `jax.ShapeDtypeStruct` whose sharding says where each part goes.

@@ -314,6 +314,6 @@ def test_stories260K_writes_its_expected_tokens(shared):
     expected = json.loads((shared / "models" / "stories260K_expected.json").read_text())["greedy_token_ids"]
     names = {f"<{i}>": i for i in range(cfg.vocab_size)}
     stub = type("Names", (), {"get_vocab": lambda self: names, "added_tokens_decoder": {}})()
-    lm = LanguageModel(params, cfg, stub, "stories260K", "", ())
+    lm = LanguageModel(params=params, config=cfg, tokenizer=stub, name="stories260K", fingerprint="", stop_ids=())
     found = decode_prompts([Voice(lm, [Prompt((1,), "")])], max_new=200)
     assert found.rows[0][0].tokens.tolist() == expected[1:]

@@ -13,7 +13,7 @@ from ragjax import hub
 from ragjax.decode.buckets import left_pad
 from ragjax.decode.ensemble import VocabularyMismatch
 from ragjax.models import decoder
-from ragjax.models.config import parse_config
+from ragjax.models.architectures import parse_config
 from ragjax.models.moe import route
 from ragjax.models.rope import Rope
 from ragjax.testing import (
@@ -184,7 +184,7 @@ def test_A08_the_text_tower_of_a_multimodal_checkpoint(tmp_path, caplog):
     with caplog.at_level("INFO", logger="ragjax"):
         lm = hub.load(tmp_path, dtype="float32")
     (told,) = caplog.messages
-    assert f"{tmp_path}: 2 stored tensors are no part of the language model: " in told
+    assert f"{tmp_path}: 2 stored tensors are no part of the model: " in told
     assert all(name in told for name in images)
     assert lm.config == cfg
     assert lm.stop_ids == (1, 106, lm.tokenizer.eos_token_id)
@@ -298,14 +298,14 @@ def test_what_would_change_a_family_is_refused_by_name(family, key, value):
 def test_A04_a_bias_that_is_missing_or_over_is_named():
     from ragjax.weights.keymap import TensorInfo, leaf_specs
     from ragjax.weights.keymap import pair as pair_up
-    from ragjax.weights.tables import TABLES
+    from ragjax.weights.tables import DECODER_TABLES
 
     cfg = tiny_config("qwen2", num_layers=1)
     tensors = {name: TensorInfo(v.shape, "float32") for name, v in disk_tensors(cfg, random_params(cfg)).items()}
     del tensors["model.layers.0.self_attn.k_proj.bias"]
     tensors["model.layers.0.self_attn.o_proj.bias"] = TensorInfo((48,), "float32")
     with pytest.raises(ValueError, match="weights refused") as error:
-        pair_up(TABLES["qwen2"], tensors, leaf_specs(decoder.abstract(cfg, np.float32)))
+        pair_up(DECODER_TABLES["qwen2"], tensors, leaf_specs(decoder.abstract(cfg, np.float32)))
     assert "tensor model.layers.0.self_attn.k_proj.bias is missing" in str(error.value)
     assert "tensor model.layers.0.self_attn.o_proj.bias [48] fills no leaf" in str(error.value)
 

@@ -14,7 +14,7 @@ from gguf import GGMLQuantizationType as Kind
 
 from ragjax import hub
 from ragjax.decode.prompt import build_prompt
-from ragjax.models.config import parse_config
+from ragjax.models.architectures import parse_config
 from ragjax.models.layers import inverse_frequencies
 from ragjax.models.rope import Rope
 from ragjax.testing import disk_tensors, random_params, tiny_config

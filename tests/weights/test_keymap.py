@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from ragjax.models.config import parse_config
+from ragjax.models.architectures import parse_config
 from ragjax.models.decoder import abstract
 from ragjax.testing import disk_tensors, random_params, tiny_config
 from ragjax.weights.keymap import KeyTable, Rule, TensorInfo, claims, leaf_specs, pair, to_disk, to_leaf
-from ragjax.weights.tables import LLAMA, TABLES
+from ragjax.weights.tables import DECODER_TABLES, LLAMA
 
 CONFIG = tiny_config()
 
@@ -125,7 +125,7 @@ NAMES = {
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("family", TABLES)
+@pytest.mark.parametrize("family", DECODER_TABLES)
 def test_the_table_knows_the_names_and_shapes_of_real_models(shared, family):
     configs, seen = shared / "models" / "configs", 0
     for section in (configs / f"names_{NAMES[family]}.txt").read_text().split("\n## ")[1:]:
@@ -135,7 +135,7 @@ def test_the_table_knows_the_names_and_shapes_of_real_models(shared, family):
         tensors = {name: TensorInfo(tuple(json.loads(shape)), "bfloat16") for name, shape in rows}
         cfg = parse_config(raw)
         assert cfg.family == family
-        ledger = pair(TABLES[family], tensors, leaf_specs(abstract(cfg, np.float32)))
+        ledger = pair(DECODER_TABLES[family], tensors, leaf_specs(abstract(cfg, np.float32)))
         images = [name for name in tensors if not name.startswith(("model.", "lm_head.", "language_model."))]
         rotary = [name for name in tensors if name.endswith("inv_freq")]
         assert sorted(ledger.skipped) == sorted(images + rotary)

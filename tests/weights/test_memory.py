@@ -16,7 +16,7 @@ from ragjax.models.config import DecoderConfig
 from ragjax.models.decoder import abstract
 from ragjax.testing import byte_tokenizer, raw_config, tiny_config
 from ragjax.weights.keymap import claims, leaf_specs, to_disk
-from ragjax.weights.tables import TABLES
+from ragjax.weights.tables import table_of
 
 MIB = 2**20
 WIDE = {"vocab_size": 4096, "hidden_size": 1024, "num_heads": 16, "num_kv_heads": 4, "head_dim": 64}
@@ -34,7 +34,7 @@ def large(request, tmp_path_factory) -> tuple[DecoderConfig, Path]:
     shards: dict[str, dict[str, np.ndarray]] = {}
     for path, spec in leaf_specs(abstract(cfg, np.float32)).items():
         shard = f"model-{path.split('.')[1] if path.startswith('layers') else 'rest'}.safetensors"
-        for entry in claims(TABLES[cfg.family], path, spec, []):
+        for entry in claims(table_of(cfg, ()), path, spec, []):
             stored = to_disk(np.broadcast_to(np.int8(0), entry.shape), entry.layout).shape
             values = generator.standard_normal(stored, dtype=np.float32)
             shards.setdefault(shard, {})[entry.name] = values.astype(ml_dtypes.bfloat16)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ragjax import hub
-from ragjax.models.config import parse_config
+from ragjax.models.architectures import parse_config
 
 
 @pytest.fixture(scope="module")

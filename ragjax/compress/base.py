@@ -5,13 +5,14 @@ room is counted in the generator's tokens.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
 
-from ragjax.data import Document, Example, example_ids, parse_document
+from ragjax.data import Document, Example, parse_document
+from ragjax.data.identity import with_ids
 
 STATUSES = ("ok", "short_input", "too_small", "empty", "length")
 
@@ -150,6 +151,13 @@ class Compressor(Protocol):
         """Compress each example's documents; the result's order is the examples'."""
         ...
 
+    def compress_budgets(self, examples: Sequence[Example], budgets: Sequence[Budget | None]) -> list[list[Compressed]]:
+        """Compress at several budgets: result[budget][example], each as `compress` gives it.
+
+        Families whose models need not run again for another budget run them once.
+        """
+        return [self.compress(examples, budget) for budget in budgets]
+
     def __call__(self, question: Any, documents: Any, budget: Budget | float | int | None = None) -> Any:
         """Compress one question's documents, or lists of both as one batch: see `ragjax.compress.base.call`."""
         return call(self, question, documents, budget)
@@ -236,6 +244,5 @@ def call(
         Example(id="", question=q, documents=tuple(map(as_document, docs)))
         for q, docs in zip(questions, lists, strict=True)
     ]
-    named = [replace(e, id=name) for e, name in zip(examples, example_ids(examples), strict=True)]
-    found = compressor.compress(named, Budget.of(budget))
+    found = compressor.compress(list(with_ids(examples)), Budget.of(budget))
     return found[0] if single else found

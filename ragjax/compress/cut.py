@@ -12,14 +12,6 @@ _CJK = "\u3001-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020
 _WORD_END = re.compile(rf"\S(?=\s|$|[{_CJK}])|[{_CJK}]")
 
 
-def count_each(tokenizer: Any, texts: Sequence[str]) -> list[int]:
-    """The tokens of each text, as `count_tokens` counts them, in one call."""
-    if not texts:
-        return []
-    found = tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False)
-    return [len(ids) for ids in found["input_ids"]]
-
-
 def source_length(tokenizer: Any, documents: Sequence[Document]) -> int:
     """Tokens of the documents' texts joined by newlines: no titles, no numbers. What a budget is a fraction of."""
     return count_tokens(tokenizer, "\n".join(document.text for document in documents))

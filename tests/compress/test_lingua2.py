@@ -77,7 +77,7 @@ def ranking(source: Any) -> list[int]:
 
 def check_cut(tokenizer: Any, one: Example, found: Any, budget: Budget, **options: Any) -> None:
     """The result is a prefix of the ranking; with the next word it would exceed the budget."""
-    source = Opener(tokenizer, **options).open(one, budget)
+    source = Opener(tokenizer, **options).open(one).within(budget)
     order, count = ranking(source), 0
     for unit in found.units:
         words = source.words[unit.spans[0][0]]
@@ -298,6 +298,19 @@ def test_one_cut_over_all_documents_of_an_example_and_one_call_for_all_examples(
     assert [one.units for one in together] == [one.units for one in alone] == [one.units for one in backwards]
     assert [one.status for one in together] == ["ok", "ok", "short_input"]
     check_cut(BYTES, examples[0], together[0], budget)
+
+
+def test_several_budgets_are_one_reading(read):
+    examples = [example("aa bb cc dd", "ee ff gg hh"), example(""), example("a b")]
+    budgets = (Budget(tokens=4), None, Budget(fraction=0.5), Budget(tokens=1000))
+    found = compressor().compress_budgets(examples, budgets)
+    assert read == [["aa bb cc dd", "ee ff gg hh", "a b"]]
+    for budget, results in zip(budgets, found, strict=True):
+        alone = compressor().compress(examples, budget)
+        assert [(one.units, one.status, one.requested) for one in results] == [
+            (one.units, one.status, one.requested) for one in alone
+        ]
+    assert compressor().compress_budgets([], budgets) == [[]] * 4
 
 
 def test_declared_sources_are_the_sentences_that_hold_kept_words():

@@ -111,7 +111,11 @@ def test_shares_fall_in_a_line_from_the_first_document_to_the_last():
 
 
 def test_each_document_gives_its_best_words_in_proportion_to_its_share(lm):
-    source = Opener(lm.tokenizer).open(example("aa bb cc dd ee ff gg hh", "ii jj kk ll mm nn oo pp"), Budget(tokens=24))
+    source = (
+        Opener(lm.tokenizer)
+        .open(example("aa bb cc dd ee ff gg hh", "ii jj kk ll mm nn oo pp"))
+        .within(Budget(tokens=24))
+    )
     scores = {1: np.arange(8.0), 0: np.arange(8.0)[::-1]}
     order = rank_words(source, scores, 0.25).tolist()
     assert [i - 8 for i in order if i >= 8] == [7, 6, 5, 4, 3, 2, 1, 0]
@@ -122,7 +126,7 @@ def test_each_document_gives_its_best_words_in_proportion_to_its_share(lm):
 
 def oracle(lm, one: Example, budget: Budget, statement: str, ratio: float, coarse: Coarse | None) -> tuple:
     """The ranking of documents, those taken, and the ranking of their words, by plain loops."""
-    source = Opener(lm.tokenizer).open(one, budget)
+    source = Opener(lm.tokenizer).open(one).within(budget)
     asked = f"{one.question} {statement}" if statement else one.question
     importance = [np.mean(nlls(lm, d.text + GAP + asked)[-len(asked) :]) for d in one.documents]
     ranking = sorted(range(len(importance)), key=lambda d: importance[d])
@@ -206,6 +210,20 @@ def test_results_depend_on_neither_batch_nor_order_nor_company(lm):
     for found in (alone, backwards):
         assert [one.units for one in found] == [one.units for one in together]
         assert [one.status for one in found] == [one.status for one in together]
+
+
+def test_several_budgets_are_one_reading(lm, monkeypatch):
+    calls = []
+    for name in ("question_nlls", "token_contrasts"):
+        real = getattr(longlingua, name)
+        monkeypatch.setattr(longlingua, name, lambda *a, real=real, name=name: calls.append(name) or real(*a))
+    budgets = (Budget(tokens=50), None, Budget(tokens=12), Budget(tokens=1000))
+    prunes = compressor(lm, coarse=Coarse(1.0, 10), statement="")
+    found = prunes.compress_budgets([example()], budgets)
+    assert calls == ["question_nlls", "token_contrasts"]
+    for budget, (one,) in zip(budgets, found, strict=True):
+        (alone,) = prunes.compress([example()], budget)
+        assert (one.units, one.status, one.notes) == (alone.units, alone.status, alone.notes)
 
 
 def test_G02_G03_empty_and_tiny_inputs(lm):

@@ -27,6 +27,7 @@ from ragjax.compress.pruning import Pruning, Source, prune
 from ragjax.compress.words import check_aggregate, word_values
 from ragjax.compress.writing import PromptTooLong
 from ragjax.data.records import Example
+from ragjax.decode.engine import require_causal
 from ragjax.typing import Float, Int
 
 REORDER = ("sort", "none")
@@ -78,6 +79,7 @@ class LongLLMLingua(Pruning):
     batch: int = 8
 
     def __post_init__(self) -> None:
+        require_causal("LongLLMLingua", self.lm)
         check_aggregate(self.aggregate)
         if self.reorder not in REORDER:
             raise ValueError(f"reorder is one of {REORDER}, got {self.reorder!r}")

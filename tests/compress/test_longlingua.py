@@ -233,6 +233,7 @@ def test_G02_G03_empty_and_tiny_inputs(lm):
     assert prunes(QUESTION, ["", "some text"], 5).text in ("some", "text")
     for word in ("hello", "?", "😀"):
         assert prunes(QUESTION, [word], 10).text == word
+        assert compressor(lm, statement="")("", [word, "other words"], 8).status == "ok"
         assert prunes("", [word, "other words"], 8).status == "ok"
     assert prunes(QUESTION, ["a" * 80], 70).text == "a" * 70
 
@@ -257,8 +258,7 @@ def test_a_likelihood_that_is_no_number_fails_that_example_alone(lm, monkeypatch
     assert compressor(lm)(QUESTION, list(TEXTS), 0.5).status == "failed(non-finite likelihood)"
 
 
-def test_options_that_cannot_be_are_refused():
-    lm = SimpleNamespace(tokenizer=None, fingerprint="f")
+def test_options_that_cannot_be_are_refused(lm):
     for options, message in (
         ({"reorder": "two_stage"}, "reorder is one of"),
         ({"dynamic_ratio": 1.5}, "dynamic_ratio is a difference of shares"),
@@ -267,6 +267,10 @@ def test_options_that_cannot_be_are_refused():
     ):
         with pytest.raises(ValueError, match=message):
             LongLLMLingua(lm=lm, **options)
+    with pytest.raises(ValueError, match="LongLLMLingua needs a causal language model"):
+        LongLLMLingua(lm=SimpleNamespace(name="bert", config=None))
+    with pytest.raises(ValueError, match="room for at least 2 tokens"):
+        windows(10, 1)
     assert describe(LongLLMLingua(lm=lm))["coarse"] == {"factor": 1.0, "extra": 100}
 
 

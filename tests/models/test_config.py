@@ -264,7 +264,7 @@ def test_generation_defaults_of_a_real_resave_pass(shared):
     assert parse_config(as_llama).rope.theta == 1e6
 
 
-@pytest.mark.parametrize("family", PARSERS)
+@pytest.mark.parametrize("family", DECODER_PARSERS)
 def test_more_layers_than_any_model_has_are_refused_at_once(family):
     raw = raw_config(tiny_config(family))
     inner = raw.get("text_config", raw)

@@ -6,6 +6,7 @@ FLOOR := .venv-floor
 HOME_OF_MODELS := $(or $(RAGJAX_HOME),checkpoints)
 SMOLLM2 := $(HOME_OF_MODELS)/smollm2-135m-instruct/ragjax.json
 GEMMA3 := $(HOME_OF_MODELS)/gemma-3-270m/ragjax.json
+MINILM := $(HOME_OF_MODELS)/all-minilm-l6-v2/ragjax.json
 # Compiling, not running, takes the time: one process a core, each file in one of them, by name (the long ones lead).
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 PYTEST := JAX_PLATFORMS=cpu $(VENV)/bin/python -m pytest -rs $(WORKERS)
@@ -15,9 +16,9 @@ PYTEST := JAX_PLATFORMS=cpu $(VENV)/bin/python -m pytest -rs $(WORKERS)
 demo: $(SMOLLM2)
 	JAX_PLATFORMS=cpu $(VENV)/bin/python -m experiments.sweep quickstart
 
-models: $(SMOLLM2) $(GEMMA3)
+models: $(SMOLLM2) $(GEMMA3) $(MINILM)
 
-$(SMOLLM2) $(GEMMA3): | $(VENV)/.installed
+$(SMOLLM2) $(GEMMA3) $(MINILM): | $(VENV)/.installed
 	JAX_PLATFORMS=cpu $(VENV)/bin/python -m experiments.models $(notdir $(@D))
 
 test: $(VENV)/.installed-test models

@@ -29,7 +29,7 @@ def peer_model() -> Any:
     """The transformers model on the weights that ours were converted from."""
     from transformers import AutoModelForCausalLM
 
-    file = Path(CACHE) / MODELS[SMOLLM2].file
+    file = Path(CACHE) / MODELS[SMOLLM2].source
     return AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype="float32").eval()
 
 

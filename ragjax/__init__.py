@@ -2,11 +2,12 @@
 
 The public names, each loaded when it is first used:
 
-    load                 a model name, folder, .gguf file or converted checkpoint -> LanguageModel
+    load                 a model name, folder, .gguf file or converted checkpoint -> LanguageModel, Encoder
     make_mesh            several devices, for `load` to spread a model over
     generate             texts or chats in, texts out
     perplexity           how surprising texts are to a model
     sps, sps_subspace    how far summaries lie outside a reader's principal subspace
+    compressors          every compressor by name: `ragjax.compressors.Extract(...)`
     FaviComp             the compressor of two models decoding one text
     CompAct              the compressor that reads a few documents at a time, until it has enough
     XCompress            several summaries, the reader's geometry chooses
@@ -24,11 +25,13 @@ __getattr__, __dir__, __all__ = name_table(
         "CompAct": "ragjax.compress.compact",
         "Compressed": "ragjax.compress.base",
         "Document": "ragjax.data.records",
+        "Encoder": "ragjax.hub",
         "Example": "ragjax.data.records",
         "FaviComp": "ragjax.compress.favicomp",
         "LanguageModel": "ragjax.hub",
         "Reader": "ragjax.evals.reader",
         "XCompress": "ragjax.compress.xcompress",
+        "compressors": "ragjax.compressors",
         "calibrate_filter": "ragjax.compress.filters",
         "generate": "ragjax.decode.text",
         "load": "ragjax.hub",

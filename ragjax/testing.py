@@ -20,6 +20,11 @@ from ragjax.models.decoder import ParamSpec
 from ragjax.models.rope import Rope
 from ragjax.models.t5 import T5, Attention
 from ragjax.models.t5_config import T5Config
+from ragjax.testing_encoders import RAW_ENCODERS
+from ragjax.testing_encoders import encoder_tokenizer as encoder_tokenizer
+from ragjax.testing_encoders import random_encoder_params as random_encoder_params
+from ragjax.testing_encoders import tiny_encoder as tiny_encoder
+from ragjax.testing_encoders import tiny_encoder_config as tiny_encoder_config
 from ragjax.typing import PyTree
 from ragjax.weights.fingerprint import fingerprint_params
 from ragjax.weights.keymap import claims, leaf_specs, to_disk
@@ -325,12 +330,14 @@ _RAW = {
     "qwen3": _raw_qwen3,
     "gemma3_text": _raw_gemma3_text,
     "gemma3": _raw_gemma3,
+    **RAW_ENCODERS,
     "t5": _raw_t5,
 }
 
 
 def write_checkpoint(folder: str | Path, cfg: Config, params: PyTree, tokenizer: "PreTrainedTokenizerFast") -> Path:
-    """Write a folder as published ones look: config.json, generation_config.json, model.safetensors, tokenizer files.
+    """Write a folder as published ones look: config.json, model.safetensors, tokenizer files and, for a model that
+    writes, generation_config.json.
 
     Tensors keep the dtype of their leaf. Returns the folder.
     """
@@ -340,8 +347,9 @@ def write_checkpoint(folder: str | Path, cfg: Config, params: PyTree, tokenizer:
     folder.mkdir(parents=True, exist_ok=True)
     save_file(disk_tensors(cfg, params), folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(raw_config(cfg), indent=2))
-    stops = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": list(_stop_ids(tokenizer))}
-    (folder / "generation_config.json").write_text(json.dumps(stops, indent=2))
+    if isinstance(cfg, DecoderConfig):
+        stops = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": list(_stop_ids(tokenizer))}
+        (folder / "generation_config.json").write_text(json.dumps(stops, indent=2))
     tokenizer.save_pretrained(folder)
     return folder
 

@@ -48,6 +48,12 @@ def gemma3() -> Path:
     return _converted("gemma-3-270m")
 
 
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """The converted checkpoint of all-MiniLM-L6-v2, which `make models` makes."""
+    return _converted("all-minilm-l6-v2")
+
+
 def _converted(name: str) -> Path:
     folder = Path(os.environ.get("RAGJAX_HOME", ROOT / "checkpoints")) / name
     if not (folder / "ragjax.json").exists():

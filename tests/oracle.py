@@ -120,7 +120,7 @@ def converted_from(name: str) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 
-    gguf = ROOT / CACHE / MODELS[name].file
+    gguf = ROOT / CACHE / MODELS[name].source
     if not gguf.exists():
         pytest.skip("the GGUF file that the checkpoint was converted from is gone: run `make models` anew")
     torch.set_num_threads(os.cpu_count() or 1)

@@ -19,13 +19,13 @@ from typing import Any
 
 from ragjax.compress.base import Budget, Compressed, call, check_candidates
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, number_documents
+from ragjax.compress.units import without_decoding
 from ragjax.compress.writing import (
     PromptTooLong,
     as_compressed,
     as_trace,
     check_overflow,
     fit_documents,
-    without_decoding,
 )
 from ragjax.data import Document, Example
 from ragjax.decode.beams import decode_beams

@@ -15,7 +15,8 @@ from typing import Any
 
 from ragjax.compress.base import Budget, Compressed, call, check_candidates
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, number_documents
-from ragjax.compress.writing import as_compressed, as_trace, check_overflow, fit_documents, without_decoding
+from ragjax.compress.units import without_decoding
+from ragjax.compress.writing import as_compressed, as_trace, check_overflow, fit_documents
 from ragjax.data import Document, Example
 from ragjax.decode.beams import decode_beams
 from ragjax.decode.engine import (
@@ -273,6 +274,11 @@ class FaviComp:
             dropped_documents=prepared.dropped_documents,
             notes=notes + (prepared.compression or prepared.context).notes,
         )
+
+
+def zero_shot_summary(lm: Any, **settings: Any) -> FaviComp:
+    """The summary that one model writes of the documents (section 3.2 of FaviComp); `settings` as FaviComp's."""
+    return FaviComp(compressor=lm, alpha=0.0, **settings)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,13 @@ QUERY_BLOCK = 128
 """Queries per attention block: on a CPU, blocks of 128 are 3 to 4 times faster than one product over all queries."""
 
 
-ACTIVATIONS = {"relu": jax.nn.relu, "silu": jax.nn.silu, "gelu_tanh": partial(jax.nn.gelu, approximate=True)}
+ACTIVATIONS = {
+    "gelu": partial(jax.nn.gelu, approximate=False),
+    "gelu_tanh": partial(jax.nn.gelu, approximate=True),
+    "relu": jax.nn.relu,
+    "silu": jax.nn.silu,
+    "tanh": jnp.tanh,
+}
 
 
 def product(subscripts: str, *operands: Array, accumulate: bool = False) -> Array:
@@ -62,6 +68,15 @@ def rms_norm(x: Float[Array, "... D"], scale: Float[Array, " D"], eps: float) ->
 def offset_rms_norm(x: Float[Array, "... D"], scale: Float[Array, " D"], eps: float) -> Float[Array, "... D"]:
     """Root-mean-square norm times 1 + scale, all in float32 and cast back at the end (the order of Gemma)."""
     return (_normalized(x, eps) * (1 + scale.astype(jnp.float32))).astype(x.dtype)
+
+
+def layer_norm(
+    x: Float[Array, "... D"], scale: Float[Array, " D"], bias: Float[Array, " D"], eps: float
+) -> Float[Array, "... D"]:
+    """Mean and variance taken out, scale and bias put in, all in float32 and cast back at the end."""
+    wide = x.astype(jnp.float32)
+    normed = _normalized(wide - jnp.mean(wide, axis=-1, keepdims=True), eps)
+    return (normed * scale.astype(jnp.float32) + bias.astype(jnp.float32)).astype(x.dtype)
 
 
 def _normalized(x: Array, eps: float) -> Array:

@@ -10,7 +10,9 @@ from typing import Any
 
 from ragjax.models.architectures import Config
 from ragjax.models.config import DecoderConfig
+from ragjax.models.encoder_config import BertConfig, DebertaConfig
 from ragjax.models.t5_config import T5Config
+from ragjax.weights.encoder_tables import encoder_table
 from ragjax.weights.keymap import KeyTable, Rule
 from ragjax.weights.t5_tables import t5_table
 
@@ -90,6 +92,8 @@ DECODER_TABLES = {
 
 _TABLES: Mapping[type, Callable[[Any, Container[str]], KeyTable]] = {
     DecoderConfig: lambda cfg, names: DECODER_TABLES[cfg.family],
+    BertConfig: encoder_table,
+    DebertaConfig: encoder_table,
     T5Config: t5_table,
 }
 

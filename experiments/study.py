@@ -28,6 +28,9 @@ from ragjax.evals.parts import digest
 WORDS = ("compress", "context", "read")
 """The roles of the prompt texts that the rows of every method may depend on."""
 
+OWN_WORDS = {"compact": "compact", "recomp_abstractive": "recomp"}
+"""The role of the texts that one method's rows depend on, and no other's."""
+
 
 @dataclass(frozen=True)
 class Library:
@@ -265,7 +268,7 @@ def settings_of(
     del settings["golds"]
     settings |= {"data": loaded.content_hash, "split": loaded.split}
     prompts = prompts_of(point)
-    words = (*WORDS, "compact") if "compact" in (point.method, point.writer) else WORDS
+    words = (*WORDS, *(OWN_WORDS[name] for name in (point.method, point.writer) if name in OWN_WORDS))
     settings["prompts"] = f"{prompts.version} {digest(texts_of(prompts, words))}"
     named = {field: settings.pop(field) for field in MODEL_FIELDS}
     if models is None:

@@ -170,17 +170,20 @@ def random_params(cfg: Config, seed: int = 0, dtype: Any = jnp.float32) -> PyTre
 
 
 def _t5_scaled(cfg: T5Config, params: T5) -> T5:
-    """T5 does not scale its scores, so its queries are small; where it scales its logits, the embedding is large."""
+    """T5 does not scale its scores, so its queries are small. A tied head is scaled: the embedding is large, and a norm
+    of both signs keeps the model from repeating the token that it read."""
 
     def small(a: Attention) -> Attention:
         return a.replace(q=a.q * cfg.head_dim**-0.5)
 
-    decoder = tuple(x.replace(attention=small(x.attention), cross=small(x.cross)) for x in params.decoder)
-    return params.replace(
-        embedding=params.embedding * (cfg.hidden_size**0.5 if cfg.tied_head else 1.0),
+    params = params.replace(
         encoder=tuple(x.replace(attention=small(x.attention)) for x in params.encoder),
-        decoder=decoder,
+        decoder=tuple(x.replace(attention=small(x.attention), cross=small(x.cross)) for x in params.decoder),
     )
+    if not cfg.tied_head:
+        return params
+    signs = jnp.where(jnp.arange(cfg.hidden_size) % 2, -1, 1).astype(params.decoder_norm.dtype)
+    return params.replace(embedding=params.embedding * cfg.hidden_size**0.5, decoder_norm=params.decoder_norm * signs)
 
 
 def tiny_model(seed: int = 0, dtype: Any = jnp.float32, **changes: Any) -> LanguageModel:
@@ -347,7 +350,7 @@ def write_checkpoint(folder: str | Path, cfg: Config, params: PyTree, tokenizer:
     folder.mkdir(parents=True, exist_ok=True)
     save_file(disk_tensors(cfg, params), folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(raw_config(cfg), indent=2))
-    if isinstance(cfg, DecoderConfig):
+    if isinstance(cfg, DecoderConfig | T5Config):
         stops = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": list(_stop_ids(tokenizer))}
         (folder / "generation_config.json").write_text(json.dumps(stops, indent=2))
     tokenizer.save_pretrained(folder)

@@ -219,6 +219,6 @@ def test_real_rows(shared, smollm2):
         seen.append(any(len(unit.sources) > 1 for unit in found.units))
 
     seen: list[bool] = []
-    statuses = compress_in_turn(whole, real_rows(shared), nothing_further)
-    assert all(own["ok"] == 50 for own in statuses.values())
-    assert sum(seen) > 20
+    statuses = compress_in_turn(whole, real_rows(shared)[:80], nothing_further)
+    assert all(own["ok"] == 20 for own in statuses.values())
+    assert sum(seen) > 8

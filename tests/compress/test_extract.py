@@ -124,3 +124,23 @@ def test_real_rows(shared, smollm2):
         lambda example, found: check_nothing_further(tokenizer, example, found),
     )
     assert all(own["ok"] == 50 for own in statuses.values())
+
+
+def test_several_budgets_are_each_their_own_and_scored_once():
+    examples = [Example("a", "cat", documents=tuple(map(Document, TEXTS))), Example("b", "x", documents=())]
+    budgets = [Budget(tokens=15), None, Budget(tokens=42), Budget(tokens=500)]
+    asked = []
+
+    class Counting(BM25):
+        def score(self, questions, texts):
+            asked.append(len(questions))
+            return super().score(questions, texts)
+
+    found = Extract(tokenizer=BYTES, scorer=Counting()).compress_budgets(examples, budgets)
+    assert asked == [3]
+    assert [of[0].status for of in found] == ["ok", "ok", "ok", "short_input"]
+    for budget, row in zip(budgets, found, strict=True):
+        alone = EXTRACT.compress(examples, budget)
+        assert [(c.units, c.requested, c.achieved, c.status) for c in row] == [
+            (c.units, c.requested, c.achieved, c.status) for c in alone
+        ]

@@ -20,10 +20,11 @@ from ragjax.models.cache import SuffixCache, suffix_shape
 from ragjax.testing import raw_config, tiny_t5, tiny_t5_config, write_checkpoint
 from ragjax.weights.keymap import TensorInfo, leaf_specs, pair
 from ragjax.weights.tables import table_of
-from tests.oracle import decode, some_sources, source_pair
+from tests.oracle import some_sources, source_pair
 
 PUBLISHED = dataclasses.replace(tiny_t5_config(), num_buckets=32, max_distance=128)
 VERSIONS = ("1.0", "1.1")
+encode = jax.jit(t5.encode, static_argnames="cfg")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,7 @@ def test_A12_the_bias_counts_in_every_layer_of_a_half_and_nowhere_else():
     turned = (*source[:-1][::-1], source[-1])
 
     def states(model, ids):
-        return np.asarray(t5.encode(model.params, model.config, *left_pad([ids], 1, 40)))[0]
+        return np.asarray(encode(model.params, model.config, *left_pad([ids], 1, 40)))[0]
 
     np.testing.assert_allclose(states(flat, turned)[:-1][::-1], states(flat, source)[:-1], atol=1e-4)
     assert np.abs(states(lm, turned)[-1] - states(lm, source)[-1]).max() > 0.1
@@ -120,8 +121,9 @@ def test_A14_beyond_the_range_of_float16():
         source = left_pad([some_sources((40,))[0].ids], 1, 48)
         found[dtype] = np.asarray(loop.prefill(params, lm.config, *source, width=261).logits)
     wide, narrow = found.values()
-    assert np.isfinite(wide).all() and np.isfinite(narrow).all()
-    assert np.abs(wide - narrow).max() < 0.1 * wide.std()
+    assert np.isfinite(wide).all()
+    assert np.isfinite(narrow).all()
+    assert (wide - narrow).std() < 0.05 * wide.std()
     assert wide.argmax() == narrow.argmax()
     with pytest.raises(ValueError, match="T5 is refused in float16"):
         abstract(tiny_t5_config(), "float16")
@@ -138,9 +140,9 @@ def test_B02_bfloat16_padding_is_finite_everywhere():
     lm = tiny_t5(dtype=jnp.bfloat16)
     tokens, valid = left_pad([some_sources((4,))[0].ids], 2, 64)  # the second row is padding alone
     with jax.debug_nans(True):
-        states = t5.encode(lm.params, lm.config, tokens, valid)
-        hidden, cache = t5.read(lm.params, lm.config, tokens, valid)
-        own = t5.encode(lm.params, lm.config, tokens[:1, -4:], valid[:1, -4:])
+        states = encode(lm.params, lm.config, tokens, valid)
+        hidden, cache = jax.jit(t5.read, static_argnames="cfg")(lm.params, lm.config, tokens, valid)
+        own = encode(lm.params, lm.config, tokens[:1, -4:], valid[:1, -4:])
     assert all(np.isfinite(np.asarray(x, np.float32)).all() for x in jax.tree.leaves((states, hidden, cache)))
     real, alone = (np.asarray(x[0, -4:], np.float32) for x in (states, own))
     np.testing.assert_allclose(real, alone, atol=0.05 * alone.std())
@@ -254,8 +256,9 @@ def test_a_converted_checkpoint_is_the_model(tmp_path):
     folder, _ = convert_model(str(tmp_path / "published"), str(tmp_path / "converted"))
     loaded = hub.load(folder, dtype="float32")
     assert isinstance(loaded, hub.EncoderDecoder)
-    source = some_sources((30,))
-    assert decode(loaded, source).rows[0][0].tokens.tolist() == decode(lm, source).rows[0][0].tokens.tolist()
+    assert loaded.config == lm.config
+    for mine, theirs in zip(jax.tree.leaves(loaded.params), jax.tree.leaves(lm.params), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 def test_a_config_of_another_kind_has_no_missing_head(tmp_path):
@@ -263,8 +266,7 @@ def test_a_config_of_another_kind_has_no_missing_head(tmp_path):
     lm = tiny_t5()
     write_checkpoint(tmp_path, lm.config, lm.params, lm.tokenizer)
     stored = load_file(tmp_path / "model.safetensors")
-    save_file(
-        {name: value for name, value in stored.items() if name != "lm_head.weight"}, tmp_path / "model.safetensors"
-    )
+    del stored["lm_head.weight"]
+    save_file(stored, tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match=r"tensor lm_head.weight is missing \(leaf head\)"):
         hub.load(tmp_path, dtype="float32")

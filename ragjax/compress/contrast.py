@@ -30,7 +30,7 @@ def room_beside(lm: Any, question: str) -> int:
 def question_nlls(lm: Any, questions: Sequence[str], texts: Sequence[str], batch: int = 8) -> Float[np.ndarray, " n"]:
     """The mean NLL in nats a token of each question after its text; of a text in windows, after the best of them.
 
-    Equation 2 of LongLLMLingua: lower means that the text matters more. NaN where it is not finite, 0 for an empty
+    LongLLMLingua's coarse step: lower means that the text matters more. NaN where it is not finite, 0 for an empty
     question.
 
     Raises:
@@ -70,7 +70,7 @@ def windows(length: int, room: int) -> list[tuple[int, int, int]]:
 def token_contrasts(
     lm: Any, questions: Sequence[str], texts: Sequence[str], batch: int = 8
 ) -> list[tuple[Int[np.ndarray, "T 2"], Float[np.ndarray, " T"]]]:
-    """How much likelier its question makes each token of a text, in nats: equation 3 of LongLLMLingua.
+    """How much likelier its question makes each token of a text, in nats: LongLLMLingua's fine step.
 
     Both readings tokenise the text by itself, so that each token has one number in each: what stands before it is
     "\\n\\n" in the one and the question and "\\n\\n" in the other, after the BOS where the family has one.

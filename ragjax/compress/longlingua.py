@@ -1,12 +1,13 @@
 """LongLLMLingua: words dropped by what the question does to their likelihood (arXiv 2310.06839).
 
-1. A document matters as much as it makes the question likely (equation 2): the mean NLL of the question, and of a
-   statement that the documents answer it, after the document.
-2. The documents that matter least are left out, until the rest is about the budget (the coarse step).
-3. The rest is put in order, what matters most first (section 4.3), and shares the budget: the share of a document
-   falls in a line from base + dynamic_ratio for the first to base - dynamic_ratio for the last (section 4.2).
-4. A word counts by how much likelier the question makes it, NLL(x | x before) - NLL(x | question, x before), the mean
-   of its tokens (equation 3; as in the published code a difference of NLLs, not of their exponentials).
+1. A document matters as much as it makes the question likely: the mean NLL of the question, and of a statement that
+   the documents answer it, after the document. Those that matter least are left out, until the rest is about the
+   budget (section 4.1, the coarse step).
+2. A word counts by how much likelier the question makes it, NLL(x | x before) - NLL(x | question, x before), the mean
+   of its tokens (section 4.1, the fine step; as in the published code a difference of NLLs, not of perplexities).
+3. The documents are put in order, what matters most first (section 4.2).
+4. They share the budget: what a document may keep falls in a line with its rank, from base + dynamic_ratio for the
+   first to base - dynamic_ratio for the last (section 4.3).
 
 Settled by us: every document is read alone, and each of its tokens scored by one forward without the question and one
 with it, where the published code walks through the compressed text in segments of 200 tokens and draws a threshold in
@@ -170,7 +171,7 @@ class LongLLMLingua(Pruning):
 
 
 def document_shares(base: float, dynamic_ratio: float, count: int) -> Float[np.ndarray, " documents"]:
-    """The share of its words that each document keeps, by rank: equation 4, even about the base as the published code.
+    """The share of its words that each document keeps, by rank (section 4.3, even about the base as published code has it).
 
     From base + dynamic_ratio for the first to base - dynamic_ratio for the last, within [0, 1]; base for one alone.
     """

@@ -171,9 +171,10 @@ class LongLLMLingua(Pruning):
 
 
 def document_shares(base: float, dynamic_ratio: float, count: int) -> Float[np.ndarray, " documents"]:
-    """The share of its words that each document keeps, by rank (section 4.3, even about the base as published code has it).
+    """The share of its words that each document keeps, by rank (section 4.3).
 
-    From base + dynamic_ratio for the first to base - dynamic_ratio for the last, within [0, 1]; base for one alone.
+    From base + dynamic_ratio for the first to base - dynamic_ratio for the last, even about the base as in the
+    published code, within [0, 1]; base for one alone.
     """
     slope = np.linspace(1, -1, count) if count > 1 else np.zeros(count)
     return np.clip(base + dynamic_ratio * slope, 0, 1)

@@ -119,10 +119,11 @@ class LongLLMLingua(Pruning):
     def scores(
         self, sources: Sequence[Source], documents: Sequence[Sequence[int]]
     ) -> list[dict[int, Float[np.ndarray, " words"]]]:
-        """The contrast of each word of some documents of each example."""
+        """The contrast of each word of some documents of each example; NaN where a likelihood is not finite."""
         asked = [s.request.example.question for s, own in zip(sources, documents, strict=True) for _ in own]
         texts = [s.words[d].text for s, own in zip(sources, documents, strict=True) for d in own]
-        tokens = iter(token_contrasts(self.lm, asked, texts, self.batch))
+        read = token_contrasts(self.lm, asked, texts, self.batch)
+        tokens = ((offsets, values if np.isfinite(values).all() else values * np.nan) for offsets, values in read)
         return [
             {d: word_values(source.words[d], *next(tokens), self.aggregate) for d in own}
             for source, own in zip(sources, documents, strict=True)
@@ -146,7 +147,7 @@ class LongLLMLingua(Pruning):
         scores: dict[int, Float[np.ndarray, " words"]],
     ) -> Compressed:
         own = {d: scores[d] for d in taken}
-        if ranking is None or not all(np.isfinite(s[s > -np.inf]).all() for s in own.values()):
+        if ranking is None or any(np.isnan(values).any() for values in own.values()):
             return source.fulfil({}, "failed(non-finite likelihood)")
         arrangement = ranking if self.reorder == "sort" else source.filled
         if source.request.requested is None:

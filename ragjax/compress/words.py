@@ -190,20 +190,21 @@ def word_values(
     Args:
       words: of the text that was cut into sub-words.
       offsets: character offsets of each sub-word; several may have the same (bytes of one character).
-      values: the number of each sub-word; NaN leaves it out.
+      values: the number of each sub-word.
       aggregate: one of `AGGREGATES`.
     """
-    counted = ~np.isnan(values) & (offsets[:, 1] > offsets[:, 0])
-    offsets, values = offsets[counted], values[counted].astype(np.float64)
+    filled = offsets[:, 1] > offsets[:, 0]
+    offsets, values = offsets[filled], values[filled].astype(np.float64)
     first = np.searchsorted(words.ends, offsets[:, 0], side="right")
     count = np.maximum(np.searchsorted(words.starts, offsets[:, 1], side="left") - first, 0)
     within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     owner = np.repeat(first, count) + within
     order = np.argsort(owner, kind="stable")
-    ids, begins, sizes = np.unique(owner[order], return_index=True, return_counts=True)
+    owner, shared = owner[order], np.repeat(values, count)[order]
+    begins = np.flatnonzero(np.diff(owner, prepend=-1))
     found = np.full(len(words), -np.inf)
-    if len(ids):
+    if len(begins):
         ufunc = {"max": np.maximum, "min": np.minimum}.get(aggregate, np.add)
-        reduced = ufunc.reduceat(np.repeat(values, count)[order], begins)
-        found[ids] = reduced / sizes if aggregate == "mean" else reduced
+        sizes = np.diff(begins, append=len(owner)) if aggregate == "mean" else 1
+        found[owner[begins]] = ufunc.reduceat(shared, begins) / sizes
     return found

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import jinja2
@@ -63,7 +64,7 @@ def encode_alone(tokenizer: Any, text: str) -> tuple[int, ...]:
 def encode_with_offsets(tokenizer: Any, text: str) -> tuple[tuple[int, ...], np.ndarray]:
     """As `encode_alone`, with the character offsets [T, 2] of each token."""
     ids, offsets = _text_ids(tokenizer, text)
-    return ids, np.array(offsets, int).reshape(-1, 2)
+    return ids, np.fromiter(chain.from_iterable(offsets), int, 2 * len(ids)).reshape(-1, 2)
 
 
 def encode_after(tokenizer: Any, before: str, text: str, limit: int) -> Prompt:

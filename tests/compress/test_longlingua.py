@@ -250,12 +250,18 @@ def test_a_likelihood_that_is_no_number_fails_that_example_alone(lm, monkeypatch
     assert [one.status for one in found] == ["failed(non-finite likelihood)", "ok"]
     assert found[0].units == ()
 
-    monkeypatch.setattr(longlingua, "question_nlls", real)
-    values = longlingua.token_contrasts
-    monkeypatch.setattr(
-        longlingua, "token_contrasts", lambda *a: [(o, np.where(v > 0, np.inf, v)) for o, v in values(*a)]
-    )
-    assert compressor(lm)(QUESTION, list(TEXTS), 0.5).status == "failed(non-finite likelihood)"
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_one_token_without_a_finite_likelihood_fails_its_example(lm, monkeypatch, wrong):
+    def broken(*arguments):
+        found = contrast.token_contrasts(*arguments)
+        found[0][1][3] = wrong
+        return found
+
+    monkeypatch.setattr(longlingua, "token_contrasts", broken)
+    (one, other) = compressor(lm, coarse=None).compress([example(), example()], Budget(fraction=0.5))
+    assert (one.status, one.units) == ("failed(non-finite likelihood)", ())
+    assert other.status == "ok"
 
 
 def test_options_that_cannot_be_are_refused(lm):

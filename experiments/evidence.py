@@ -1,8 +1,9 @@
 """What the reader is shown for each question, and what it cost to make: the first half of a batch's way.
 
 `Decoding` shows the documents as they are, or texts that one compressor writes at several weights of the target over
-one prompt cache. `ragjax`'s choosers have a file of their own (`experiments.choosing`). Each stage's wall-clock time,
-compilation aside, is charged to the points that need it.
+one prompt cache; `Fitting` what one compressor makes of them at several budgets. `ragjax`'s choosers have a file of
+their own (`experiments.choosing`). Each stage's wall-clock time, compilation aside, is charged to the points that need
+it.
 """
 
 import time
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 from experiments.experiment import Experiment
 from experiments.methods import METHODS
 from ragjax.compress.base import Budget, Compressed, Trace
+from ragjax.compress.writing import fit_written
 from ragjax.data.overlap import matching_documents
 from ragjax.data.records import Document, Example
 from ragjax.evals.run import Row, Tell
@@ -47,11 +49,12 @@ class Maker(Protocol):
 class Decoding:
     """Points that differ in the target's weight alone, or that decode no evidence (`compressor` is None).
 
-    `count` counts the reader's tokens.
+    `count` counts the reader's tokens, of which `tokenizer` makes budgets.
     """
 
     compressor: Any | None
     count: Callable[[str], int]
+    tokenizer: Any = None
 
     def gather(
         self, points: Mapping[int, Experiment], examples: Sequence[Example], tell: Tell
@@ -71,14 +74,21 @@ class Decoding:
         if self.compressor is None:
             return [[self._uncompressed(point, example) for example in examples] for point in points], {}
         alphas = sorted({alpha for point in points for alpha in alphas_of(point)})
-        decoded = self.compressor.compress_alphas(examples, alphas, Budget.of(points[0].budget))
+        decoded = self.compressor.compress_alphas(examples, alphas, None)
         by_alpha = dict(zip(alphas, decoded, strict=True))
         tokens = {alpha: decoded_tokens(of) for alpha, of in by_alpha.items()}
         evidence = [
-            [as_evidence([by_alpha[alpha][i] for alpha in alphas_of(point)], self.count) for i in range(len(examples))]
+            [as_evidence(self._within(by_alpha, i, e, point), self.count) for i, e in enumerate(examples)]
             for point in points
         ]
         return evidence, tokens
+
+    def _within(
+        self, written: Mapping[float, Sequence[Compressed]], i: int, example: Example, point: Experiment
+    ) -> list[Compressed]:
+        """The texts of one example at a point's alphas, within its budget."""
+        budget, texts = Budget.of(point.budget), {alpha: written[alpha][i] for alpha in alphas_of(point)}
+        return [fit_written(self.tokenizer, example, of, budget, reads=alpha < 1) for alpha, of in texts.items()]
 
     def _uncompressed(self, point: Experiment, example: Example) -> Evidence:
         """The documents as they are, the gold ones among them (all where none is), or nothing."""
@@ -101,8 +111,8 @@ class Decoding:
 
 
 @dataclass(frozen=True)
-class Writing:
-    """A single point whose evidence one compressor writes; `count` counts the reader's tokens."""
+class Fitting:
+    """Points that differ in their budget alone: their models run once. `count` counts the reader's tokens."""
 
     compressor: Any
     count: Callable[[str], int]
@@ -110,14 +120,13 @@ class Writing:
     def gather(
         self, points: Mapping[int, Experiment], examples: Sequence[Example], tell: Tell
     ) -> tuple[list[list[Evidence]], list[Row]]:
-        """As `Maker.gather`."""
-        ((p, point),) = points.items()
+        """As `Maker.gather`; every point needs all of the work."""
         tell("compressing")
-        found, clock = timed(lambda: self.compressor.compress(examples, Budget.of(point.budget)))
-        tokens = decoded_tokens(found)
-        return [[as_evidence([one], self.count) for one in found]], [
-            charge("compress", clock, p, 1.0, tokens, len(examples))
-        ]
+        budgets = [Budget.of(point.budget) for point in points.values()]
+        found, clock = timed(lambda: self.compressor.compress_budgets(examples, budgets))
+        tokens = sum(max(one.decoded_tokens for one in of) for of in zip(*found, strict=True))
+        evidence = [[as_evidence([one], self.count) for one in row] for row in found]
+        return evidence, [charge("compress", clock, p, 1.0, tokens, len(examples)) for p in points]
 
 
 def as_evidence(parts: Sequence[Compressed], count: Callable[[str], int]) -> Evidence:

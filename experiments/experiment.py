@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from experiments.methods import ALWAYS, METHODS, READ_WITH, models_of, reads_of
+from experiments.methods import ALWAYS, METHODS, READ_WITH, models_of, reads_of, title_of
 from ragjax.compress.base import Budget
 from ragjax.compress.filters import RHOS
 from ragjax.compress.geometry import PRESETS
@@ -26,7 +26,7 @@ from ragjax.evals.demonstrations import NUMBER
 from ragjax.evals.normalize import NORMALIZERS
 from ragjax.evals.reader import ORDERS
 
-MODEL_FIELDS = ("compressor", "target", "reader")
+MODEL_FIELDS = ("compressor", "target", "reader", "encoder")
 SOURCE_FIELDS = ("data", "dataset", "split", "golds", "lenient")
 
 CHOICES = {
@@ -44,9 +44,12 @@ CHOICES = {
     "pooling": POOLINGS,
     "first_token": FIRST_TOKEN,
     "rho": RHOS,
+    "similarity": ("cosine", "dot"),
+    "last": ("cut", "whole"),
 }
 MINIMA = {"max_new": 1, "reader_max_new": 1, "top_k": 1, "limit": 1, "batch": 1, "temperature": 0, "alpha": 0}
 MINIMA |= {"reader_temperature": 0, "seed": 0, "shots": 0, "candidates": 1, "candidate_temperature": 0, "draw": 0}
+MINIMA |= {"most": 1, "dynamic": 0, "near": 0}
 MINIMA |= {"segment": 1, "iterations": 1, "calibration": 2, "long_window": 1, "long_stride": 1}
 CANDIDATE_KNOBS = ("candidate_temperature", "candidate_penalty")
 SHARES = {"energy": True, "share": False, "top_p": True}
@@ -70,6 +73,11 @@ class Experiment:
     apart from those it could share its work with, for a latency of its own. `lenient` leaves out rows that cannot be
     read, and lists them, where otherwise the first is an error. `limit`, `batch`, `out`, `alone` and `lenient` define
     no row.
+
+    What scores passages and sentences is `scorer`: "bm25", or the model `encoder` as a "bi_encoder" (compared by
+    `similarity`) or a "cross_encoder". `last` says what becomes of the last passage that a budget has room for, `most`
+    how many sentences are taken at most, `near` from which similarity on ECR takes two sentences for one, `dynamic` how
+    far LongLLMLingua's documents differ in their rates.
 
     CompAct reads `segment` documents an iteration, at most `iterations` times. xCompress draws `candidates` summaries
     by its `writer` (`sampler`, `candidate_temperature`, `candidate_penalty`) and shows the one its `selector` takes;
@@ -104,6 +112,13 @@ class Experiment:
     split: str | None = None
     golds: str | None = None
     top_k: int = 5
+    scorer: str | None = "bm25"
+    encoder: str | None = "all-minilm-l6-v2"
+    similarity: str | None = "cosine"
+    last: str | None = "cut"
+    most: int | None = None
+    near: float | None = 0.8
+    dynamic: float | None = 0.3
     segment: int | None = 5
     iterations: int | None = 6
     writer: str | None = "zero_shot"
@@ -143,8 +158,9 @@ class Experiment:
             value = getattr(self, name)
             if value is not None and not value >= least:
                 raise ValueError(f"{name} is {value}; it is at least {least}")
-        if self.alpha is not None and self.alpha > 1:
-            raise ValueError(f"alpha is {self.alpha}; it is at most 1")
+        for name in ("alpha", "near", "dynamic"):
+            if getattr(self, name) is not None and getattr(self, name) > 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it is at most 1")
         for name, closed in SHARES.items():
             value = getattr(self, name)
             if value is not None and not (0 < value < 1 or (closed and value == 1)):
@@ -174,7 +190,7 @@ class Experiment:
     @property
     def title(self) -> str:
         """The method's name in a table."""
-        return METHODS[self.method].title
+        return title_of(vars(self))
 
     def canonical(self) -> "Experiment":
         """The same work, with every field that it does not read at None.
@@ -208,8 +224,10 @@ class Experiment:
     def _with_preset(self) -> "Experiment":
         """Reader and seed by the preset; the preset stays where a compressor's own values are still to be read."""
         point = replace(self, preset=None, temperature=1.0, top_p=1.0, reader_temperature=1.0).canonical()
-        if not METHODS[point.method].decodes_with:
+        if not METHODS[point.method].decodes:
             return point
+        if point.method == "recomp_abstractive":  # Its model states no sampling: it is greedy, as released.
+            return replace(point, temperature=0.0, top_p=None)
         return replace(point, preset=self.preset, temperature=None, top_p=None)
 
     @property
@@ -220,7 +238,7 @@ class Experiment:
     @property
     def samples(self) -> bool:
         """Whether anything is drawn at random."""
-        decodes = METHODS[self.method].decodes_with
+        decodes = METHODS[self.method].decodes
         return bool(self.reader_temperature or (self.temperature and decodes) or self._draws)
 
     @property

@@ -1,8 +1,9 @@
 """`python -m experiments.figures RESULTS`: what a run's numbers look like, from its summary alone.
 
 Drawn where the run has the points for it: quality and perplexity over the target's weight (FaviComp, figures 2 and 6),
-accuracy by Hits for each method (figure 3), accuracy by Hits over the target's weight (figure 4), and those of
-`experiments.figures_xcompress`. One panel a dataset; bands and bars are 95 % bootstrap intervals over questions.
+accuracy by Hits for each method (figure 3), accuracy by Hits over the target's weight (figure 4), those of
+`experiments.figures_xcompress`, and quality over the achieved length (`experiments.figures_budgets`). One panel a
+dataset, or a setting, or a family; bands and bars are 95 % bootstrap intervals over questions.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import numpy as np
 from etils import epath
 
 from experiments.correlation import METHOD, write_correlation
+from experiments.figures_budgets import draw_budgets, find_families
 from experiments.figures_xcompress import draw_ablation, draw_correlation, find_ablations
 from experiments.panels import COLOURS, explain, numbers, panels
 from experiments.results import Result, by_dataset, read_results
@@ -84,13 +86,17 @@ FIGURES: dict[str, Callable[[Sequence[Result]], "Figure | None"]] = {
     "alphas.png": draw_alphas,
     "hits.png": draw_hits,
     "ablation.png": draw_ablation,
+    "budgets.png": draw_budgets,
 }
 
 
 def to_compare(results: Sequence[Result]) -> list[Result]:
-    """The results without single candidates, and with the first only of points that differ in one setting."""
+    """The results without single candidates, and the first only of points that differ in a setting or a budget."""
     places = {id(one): n for n, one in enumerate(results)}
-    groups = [sorted(places[id(one)] for one in of) for found in find_ablations(results).values() for of in found]
+    varied = [of for found in find_ablations(results).values() for of in found]
+    families = [lines for of in by_dataset(results).values() for lines in find_families(of).values()]
+    varied += [of for lines in families for of in lines.values()]
+    groups = [sorted(places[id(one)] for one in of) for of in varied]
     others = {place for group in groups for place in group[1:]}
     return [one for n, one in enumerate(results) if n not in others and one.settings["method"] != METHOD]
 

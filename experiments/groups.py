@@ -6,8 +6,9 @@ from functools import cache, partial
 from typing import Any
 
 from experiments.choosing import SCORERS, Choosing
-from experiments.evidence import Decoding, Maker, Writing, alphas_of
+from experiments.evidence import Decoding, Fitting, Maker, alphas_of
 from experiments.experiment import Experiment
+from experiments.fitting import make_fitting
 from experiments.methods import FREE_FIELDS, METHODS, READ_WITH, SHARED_FIELDS
 from experiments.pipeline import Pipeline
 from experiments.study import Library, Source, prompts_of, settings_of, source_of
@@ -127,9 +128,12 @@ def make_maker(
     count = partial(parts.count_tokens, models[first.reader, first.dtype].tokenizer)
     if METHODS[first.method].family == "candidates":
         return make_choosing(points, models, parts, calibration, count, **settings)
-    if first.method == "compact":
-        return Writing(make_compact(first, models, parts, **settings), count)
-    return Decoding(make_compressor(points, models, parts, **settings), count)
+    if METHODS[first.method].family == "budgets":
+        makers = {"compact": make_compact, "recomp_abstractive": make_recomp}
+        own = makers.get(first.method)
+        return Fitting(own(first, models, parts, **settings) if own else make_fitting(first, models, parts), count)
+    tokenizer = models[first.reader, first.dtype].tokenizer
+    return Decoding(make_compressor(points, models, parts, **settings), count, tokenizer)
 
 
 def make_choosing(
@@ -210,6 +214,13 @@ def make_compact(point: Experiment, models: Mapping[tuple[str, str], Any], parts
     )
 
 
+def make_recomp(point: Experiment, models: Mapping[tuple[str, str], Any], parts: Library, **settings: Any) -> Any:
+    """The `RecompAbstractive` of a point; its model has a prompt form of its own."""
+    model, written = models[point.compressor, point.dtype], writing_settings(point, models)
+    prompts = {name: settings[name] for name in ("prompts", "batch")}
+    return parts.named("RecompAbstractive")(model=model, **written, **prompts)
+
+
 def make_written(point: Experiment, models: Mapping[tuple[str, str], Any], parts: Library, **settings: Any) -> Any:
     """The `FaviComp` that writes a point's summaries; without an alpha, the compressor alone."""
     alpha = point.alpha or 0.0
@@ -241,7 +252,7 @@ def make_compressor(
 ) -> Any | None:
     """The compressor that decodes a group's points, with the models that their weights need; None for no decoding."""
     first = points[0]
-    if not METHODS[first.method].decodes_with:
+    if not METHODS[first.method].decodes:
         return None
     alphas = {alpha for point in points for alpha in alphas_of(point)}
     fields = SHARED_FIELDS["alphas"]

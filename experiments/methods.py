@@ -13,12 +13,18 @@ ALWAYS = frozenset({"method", "data", "dataset", "split", "prompt_format", "prom
 READING = frozenset({"reader", "reader_max_new", "reader_temperature", "shots", "normalizer", "top_k", "dtype"})
 SHOWING = READING | {"target", "reader_order"}
 WRITING = SHOWING | {"max_new", "budget", "temperature", "top_p", "repetition_penalty"}
+FITTING = SHOWING | {"budget"}
 DRAWING = WRITING | {"writer", "candidates", "sampler", "candidate_temperature", "candidate_penalty"}
 
 SPS = frozenset({"subspace", "energy", "pooling", "layer", "first_token"})
 LONGPPL = frozenset({"long_window", "long_stride"})
 
 READ_WITH: Mapping[str, Mapping[str, frozenset[str]]] = {
+    "scorer": {
+        "bm25": frozenset(),
+        "bi_encoder": frozenset({"encoder", "similarity"}),
+        "cross_encoder": frozenset({"encoder"}),
+    },
     "writer": {
         "zero_shot": frozenset({"compressor"}),
         "favicomp": frozenset({"compressor", "alpha", "mix", "admit_added"}),
@@ -39,16 +45,21 @@ READ_WITH: Mapping[str, Mapping[str, frozenset[str]]] = {
 
 @dataclass(frozen=True)
 class Method:
-    """A row of a table: its title, the models it decodes with, and the fields that it reads beside those of all.
+    """A row of a table: its title, the models that make its evidence, and the fields that it reads beside those of all.
 
-    `documents`: it is nothing without retrieved documents. Points of one `family` may share their decoding.
+    `documents`: it is nothing without retrieved documents. Points of one `family` may share their work.
     """
 
     title: str
-    decodes_with: tuple[str, ...]
+    models: tuple[str, ...]
     reads: frozenset[str]
     documents: bool = True
     family: str | None = None
+
+    @property
+    def decodes(self) -> bool:
+        """Whether a model writes its evidence."""
+        return "max_new" in self.reads
 
 
 METHODS = {
@@ -64,7 +75,17 @@ METHODS = {
         WRITING | {"compressor", "alpha", "mix", "admit_added"},
         family="alphas",
     ),
-    "compact": Method("CompAct", ("compressor",), WRITING | {"compressor", "segment", "iterations"}),
+    "prefix": Method("prefix truncation", (), FITTING, family="budgets"),
+    "random_sentences": Method("random sentences", (), FITTING | {"seed"}, family="budgets"),
+    "rerank": Method("reranked passages", (), FITTING | {"scorer", "last"}, family="budgets"),
+    "extract": Method("extracted sentences", (), FITTING | {"scorer", "most"}, family="budgets"),
+    "sentence_bert": Method("Sentence-BERT", ("encoder",), FITTING | {"encoder", "most"}, family="budgets"),
+    "recomp_extractive": Method("RECOMP-extractive", ("encoder",), FITTING | {"encoder", "most"}, family="budgets"),
+    "ecr": Method("ECR", (), FITTING | {"scorer", "near"}, family="budgets"),
+    "llmlingua2": Method("LLMLingua-2", ("compressor",), FITTING | {"compressor"}, family="budgets"),
+    "longllmlingua": Method("LongLLMLingua", ("compressor",), FITTING | {"compressor", "dynamic"}, family="budgets"),
+    "recomp_abstractive": Method("RECOMP-abstractive", ("compressor",), WRITING | {"compressor"}, family="budgets"),
+    "compact": Method("CompAct", ("compressor",), WRITING | {"compressor", "segment", "iterations"}, family="budgets"),
     "xcompress": Method(
         "xCompress", ("compressor",), DRAWING | {"selector", "filter", "initial_joins"}, family="candidates"
     ),
@@ -74,12 +95,16 @@ METHODS = {
 # In what the points of a family may differ and still be decoded together. Models and ways to mix may be missing in
 # one of two points, never differ.
 FREE_FIELDS = {
-    "alphas": frozenset({"method", "alpha"}),
+    "alphas": frozenset({"method", "alpha", "budget"}),
+    "budgets": frozenset({"budget"}),
     "candidates": SPS
     | LONGPPL
     | {"method", "candidates", "selector", "filter", "calibration", "share", "rho", "initial_joins", "draw"},
 }
-SHARED_FIELDS = {"alphas": ("compressor", "target", "mix", "admit_added"), "candidates": ()}
+SHARED_FIELDS = {"alphas": ("compressor", "target", "mix", "admit_added"), "budgets": (), "candidates": ()}
+
+SCORERS = {"bm25": "BM25", "bi_encoder": "bi-encoder", "cross_encoder": "cross-encoder"}
+"""What scores passages and sentences, by the words of a table."""
 
 
 def reads_of(values: Mapping[str, Any]) -> frozenset[str]:
@@ -91,8 +116,25 @@ def reads_of(values: Mapping[str, Any]) -> frozenset[str]:
     return reads
 
 
-def models_of(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """The model fields that an experiment with these values decodes evidence with."""
+def title_of(values: Mapping[str, Any]) -> str:
+    """A method's name in a table, with what scores or chooses where it has that."""
     method = METHODS[values["method"]]
-    mixes = "writer" in method.reads and values["writer"] == "favicomp"
-    return ("compressor", "target") if mixes else method.decodes_with
+    by = SCORERS.get(values.get("scorer") or "") if "scorer" in method.reads else None
+    return f"{method.title} ({by})" if by else method.title
+
+
+def models_of(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The model fields that an experiment with these values makes evidence with."""
+    method = METHODS[values["method"]]
+    if "writer" in method.reads and values["writer"] == "favicomp":
+        return ("compressor", "target")
+    scores = "scorer" in method.reads and values["scorer"] != "bm25"
+    return (*method.models, *(("encoder",) if scores else ()))
+
+
+def kind_of(values: Mapping[str, Any], field: str) -> str:
+    """What kind of model a model field names: "causal", "encoder" or "encoder-decoder"."""
+    if field == "encoder":
+        return "encoder"
+    compressors = {"recomp_abstractive": "encoder-decoder", "llmlingua2": "encoder"}
+    return compressors.get(values["method"], "causal") if field == "compressor" else "causal"

@@ -38,9 +38,10 @@ def explain(figure: "Figure", axes: "Sequence[Axes]", note: str = "bands and err
     """One legend above all panels, where it covers nothing, and below them what the intervals are."""
     shown = [axis.get_legend_handles_labels() for axis in axes]
     handles = {label: handle for found in shown for handle, label in zip(*found, strict=True)}
-    columns = min(len(handles), 2 * len(axes))
-    figure.set_figheight(figure.get_figheight() + 0.2 * -(-len(handles) // columns))
-    figure.legend(handles.values(), handles, loc="outside upper center", ncols=columns, frameon=False, fontsize=8)
+    if handles:
+        columns = min(len(handles), 2 * len(axes))
+        figure.set_figheight(figure.get_figheight() + 0.2 * -(-len(handles) // columns))
+        figure.legend(handles.values(), handles, loc="outside upper center", ncols=columns, frameon=False, fontsize=8)
     figure.supxlabel(f"{note}: 95 % bootstrap intervals over questions", fontsize=7, color="#444444")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from etils import epath
 
 from experiments.evidence import weights_of
-from experiments.methods import METHODS
+from experiments.methods import title_of
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,13 @@ class Result:
     @property
     def title(self) -> str:
         """The method's name, with the selector where it has one."""
-        title, selector = METHODS[self.settings["method"]].title, self.settings.get("selector")
+        title, selector = title_of(self.settings), self.settings.get("selector")
         return f"{title} ({selector})" if selector else title
+
+    @property
+    def budget(self) -> int | float | None:
+        """How long its evidence may be, in tokens or as a fraction; None for any length."""
+        return self.settings.get("budget")
 
     @property
     def alpha(self) -> float | None:

@@ -6,7 +6,7 @@ tokenizers; only then are models loaded.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from etils import epath
 
 from experiments.evidence import alphas_of
 from experiments.experiment import MODEL_FIELDS, SOURCE_FIELDS, Experiment, nearest
-from experiments.methods import EXECUTION_FIELDS, METHODS
+from experiments.methods import EXECUTION_FIELDS, METHODS, kind_of
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, read_prompts, texts_of
 from ragjax.data.catalog import find_split
 from ragjax.data.files import LoadedExamples, load_examples
@@ -34,7 +34,8 @@ class Library:
     """The parts of ragjax that load and run models; a test puts small ones in their place.
 
     `check` refuses, before anything is fetched whole, models that cannot be had or do not fit the memory; `vocabulary`
-    reads of a model what `share_vocabulary` compares, and no weights.
+    reads of a model what `share_vocabulary` compares, and no weights. `named` finds a compressor or a scorer by its
+    name.
     """
 
     resolve: Callable[[str], Any]
@@ -43,15 +44,17 @@ class Library:
     compressor: Callable[..., Any]
     reader: Callable[..., Any]
     count_tokens: Callable[[Any, str], int]
-    check: Callable[[Sequence[tuple[str, Any]]], None]
+    check: Callable[[Sequence[tuple[str, Any, str]]], None]
     compact: Callable[..., Any]
     chooser: Callable[..., Any]
     selector: Callable[..., Any]
     calibrate: Callable[..., Any]
+    named: Callable[[str], Any]
 
 
 def library() -> Library:
     """The parts themselves."""
+    from ragjax import compressors
     from ragjax.compress.compact import CompAct
     from ragjax.compress.favicomp import FaviComp
     from ragjax.compress.filters import calibrate_filter
@@ -74,6 +77,7 @@ def library() -> Library:
         chooser=XCompress,
         selector=Selector,
         calibrate=calibrate_filter,
+        named=partial(getattr, compressors),
     )
 
 
@@ -209,9 +213,14 @@ def model_names(points: Sequence[Experiment]) -> list[tuple[str, str]]:
     return list(dict.fromkeys(pair for pair in pairs if pair[0] is not None))
 
 
-def check_models(points: Sequence[Experiment], check: Callable[[Sequence[tuple[str, Any]]], None]) -> None:
-    """See that all models can be had and held. Raises as `ragjax.memory.check_models` does."""
-    check([(name, None if dtype == "auto" else dtype) for name, dtype in model_names(points)])
+def check_models(points: Sequence[Experiment], check: Callable[[Sequence[tuple[str, Any, str]]], None]) -> None:
+    """See that all models can be had and held, and are of the kind that their roles need.
+
+    Raises as `ragjax.memory.check_models` does.
+    """
+    fields = [(point, field) for point in points for field in MODEL_FIELDS if getattr(point, field) is not None]
+    asked = dict.fromkeys((getattr(p, field), p.dtype, kind_of(vars(p), field)) for p, field in fields)
+    check([(name, None if dtype == "auto" else dtype, kind) for name, dtype, kind in asked])
 
 
 def check_vocabularies(points: Sequence[Experiment], load: Callable[[str], Any]) -> None:
@@ -222,12 +231,19 @@ def check_vocabularies(points: Sequence[Experiment], load: Callable[[str], Any])
         not share a vocabulary (`VocabularyMismatch`, naming the first token that differs).
     """
     load = cache(load)
-    for name in dict.fromkeys(name for p in points if p.prompt_format == "chat" for name, _ in model_names([p])):
+    for name in dict.fromkeys(name for p in points if p.prompt_format == "chat" for name in chatting(p)):
         if not load(name).tokenizer.chat_template:
             raise ValueError(f"{name} has no chat template: set prompt_format=plain")
     mixing = [point for point in points if any(0 < alpha < 1 for alpha in alphas_of(point))]
     for pair, admit_added in dict.fromkeys(((p.compressor, p.target), bool(p.admit_added)) for p in mixing):
         share_vocabulary([load(name) for name in pair], admit_added=admit_added)
+
+
+def chatting(point: Experiment) -> list[str]:
+    """The models that a point prompts: its reader, and what writes its evidence."""
+    writes = METHODS[point.method].decodes and kind_of(vars(point), "compressor") == "causal"
+    fields = ("reader", "target", *(("compressor",) if writes else ()))
+    return [name for name in (getattr(point, field) for field in fields) if name is not None]
 
 
 def load_models(points: Sequence[Experiment], load: Callable[..., Any]) -> dict[tuple[str, str], Any]:

@@ -61,16 +61,31 @@ def is_failed(row: Row) -> bool:
 
 
 def summarize_point(rows: Sequence[Row], timings: Sequence[Row]) -> Row:
-    """One point: counts, each metric on each split, speed."""
+    """One point: counts, each metric on each split, the length of the evidence, speed."""
     done = [row for row in rows if not is_failed(row)]
     splits = {name: [row for row in done if row["hits"] in kept] for name, kept in SPLITS.items()}
     return {
         "label": rows[0]["point"],
         "counts": count(rows, done),
         **{name: measure(of) for name, of in splits.items()},
+        "budget": budget(done),
         "speed": speed(timings),
         "choices": choices([row["choice"] for row in done if "choice" in row]),
     }
+
+
+def budget(rows: Sequence[Row]) -> Row:
+    """How long the evidence was to be and how long it was, as ratios of sums over the documents' tokens.
+
+    Without a budget nothing was requested.
+    """
+    limited = [row for row in rows if row["requested"] is not None]
+    sources = [row["source_tokens"] for row in rows]
+    if not any(sources):
+        return {name: asdict(ratio_interval([], [])) for name in ("requested", "achieved")}
+    requested = ratio_interval([row["requested"] for row in limited], [row["source_tokens"] for row in limited])
+    achieved = ratio_interval([row["achieved"] for row in rows], sources)
+    return {"requested": {**asdict(requested), "low": None, "high": None}, "achieved": asdict(achieved)}
 
 
 def choices(made: Sequence[Row]) -> Row | None:

@@ -46,6 +46,7 @@ from experiments.table import (
     describe_data,
     describe_findings,
     describe_pending,
+    describe_statuses,
     make_published_table,
     make_table,
 )
@@ -81,6 +82,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--set", action="extend", nargs="+", default=[], metavar="KEY=VALUE", help="set fields of every point"
     )
     parser.add_argument("--dataset", metavar="NAME", help="a public dataset; of a study over several, that one alone")
+    parser.add_argument("--method", metavar="NAME", help="the points of one method alone")
     parser.add_argument("--split", metavar="SPLIT", help="its split, as config/split or split (default: validation)")
     parser.add_argument("--data", metavar="FILE", help='questions with documents, the name of shipped ones, or "hub"')
     parser.add_argument("--top-k", metavar="K", help="documents used of each question")
@@ -126,6 +128,14 @@ def choose_points(points: list[Experiment], dataset: str | None) -> tuple[list[E
     return [point for point in points if point.dataset == dataset], True
 
 
+def of_method(points: list[Experiment], method: str | None) -> list[Experiment]:
+    """The points of one method, or all. Raises ValueError where the study has none of it."""
+    there = dict.fromkeys(point.method for point in points)
+    if method is not None and method not in there:
+        raise ValueError(f"this study has no method {method!r}; it has {', '.join(there)}{nearest(method, there)}")
+    return [point for point in points if method in (None, point.method)]
+
+
 def prepare(arguments: argparse.Namespace) -> Study:
     """The study that the command line asks for.
 
@@ -134,7 +144,7 @@ def prepare(arguments: argparse.Namespace) -> Study:
     """
     path = config_path(arguments.study)
     config = load_config(path)
-    chosen, selected = choose_points(config.points, arguments.dataset)
+    chosen, selected = choose_points(of_method(config.points, arguments.method), arguments.dataset)
     points = override(chosen, overrides(arguments, selected))
     folders = {point.out or f"results/{path.stem}" for point in points}
     if len(folders) > 1:
@@ -199,7 +209,7 @@ def execution_settings(
         "lenient": sorted({point.lenient for point in study.points}),
         "data": [describe_source(loaded) for loaded in data.values()],
         "models": {
-            f"{name} {dtype}": {"fingerprint": model.fingerprint, "stop_ids": list(model.stop_ids)}
+            f"{name} {dtype}": {"fingerprint": model.fingerprint, "stop_ids": list(getattr(model, "stop_ids", ()))}
             for (name, dtype), model in models.items()
         },
         "versions": {name: version_of(name) for name in PACKAGES},
@@ -273,7 +283,8 @@ def report(
             console.print(line, markup=False, highlight=False, soft_wrap=True)
     report_correlation(study.folder, console)
     lines = [line for loaded in data.values() for line in describe_data(loaded)]
-    lines += [*describe_pending(study.config.pending), *describe_counts(summary), *describe_choices(summary)]
+    lines += [*describe_statuses(summary), *describe_pending(study.config.pending)]
+    lines += [*describe_counts(summary), *describe_choices(summary)]
     if finished.damaged:
         lines.append(f"parts that were not whole, made again: {', '.join(finished.damaged)}")
     if finished.outside:

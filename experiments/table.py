@@ -32,10 +32,16 @@ COLUMNS = (
     Column("Tokens/s", lambda point: point["speed"]["tokens_per_second"]),
 )
 
+BUDGETS = (
+    Column("Budget", lambda point: point["budget"]["requested"], 100),
+    Column("Achieved", lambda point: point["budget"]["achieved"], 100),
+)
+"""Shown where some point has a budget: percent of the documents' tokens, by the reader's tokenizer."""
+
 CAPTION = (
-    "Acc (tokens): whole tokens only. Rate: retrieved over shown tokens. Perplexity: interquartile mean. Tokens/s: "
-    "without compilation; methods decoded together share their time. Below each value its 95 % bootstrap interval over "
-    "questions (Tokens/s: over batches, where there are several)."
+    "Acc (tokens): whole tokens only. Budget, Achieved: percent of the documents' tokens. Rate: retrieved over shown "
+    "tokens. Perplexity: interquartile mean. Tokens/s: without compilation; methods decoded together share their time. "
+    "Below each value its 95 % bootstrap interval over questions (Tokens/s: over batches, where there are several)."
 )
 
 COUNTS = {
@@ -43,7 +49,7 @@ COUNTS = {
     "unscored": "without a usable gold",
     "empty": "without evidence",
     "cut_evidence": "with evidence cut at its limit",
-    "too_small": "with a budget that no word fits",
+    "too_small": "with a budget that nothing fits",
     "cut_answers": "with an answer cut at its limit",
     "dropped_documents": "documents dropped from over-long prompts",
 }
@@ -67,10 +73,11 @@ def make_table(summary: Row, name: str) -> Table:
     table = Table(title=f"{name}: Acc, EM and F1 from 0 to 100 on {n} scored questions", caption=CAPTION)
     table.caption_justify, table.title_justify = "left", "left"
     table.add_column("Method", min_width=10)
-    for column in COLUMNS:
+    columns = (*(BUDGETS if any(point["budget"]["requested"]["value"] for point in points) else ()), *COLUMNS)
+    for column in columns:
         table.add_column(column.heading, justify="right")
     for point in points:
-        cells = (format_cell(column.find(point), column.scale) for column in COLUMNS)
+        cells = (format_cell(column.find(point), column.scale) for column in columns)
         table.add_row(Text(point["label"]), *map(Text, cells))
     return table
 
@@ -85,6 +92,18 @@ def describe_counts(summary: Row) -> list[str]:
             lines.append(f"rows {words}: {shown or 'none'}")
     notes = sorted({note for point in summary["points"].values() for note in point["counts"]["notes"]})
     return [*lines, *(f"note: {note}" for note in notes)]
+
+
+def describe_statuses(summary: Row) -> list[str]:
+    """One line for each point with a budget: the share of each status."""
+    found = [point for point in summary["points"].values() if point["budget"]["requested"]["value"]]
+    return [f"{point['label']}: {shares(point['counts'])}" for point in found]
+
+
+def shares(counts: Row) -> str:
+    """The statuses of a point's rows as shares, the most frequent first."""
+    of = sorted(counts["statuses"].items(), key=lambda pair: (-pair[1], pair[0]))
+    return ", ".join(f"{status} {times / counts['rows']:.0%}" for status, times in of)
 
 
 def describe_choices(summary: Row) -> list[str]:
@@ -128,8 +147,8 @@ def describe_data(loaded: LoadedExamples) -> list[str]:
 
 
 def describe_pending(pending: Mapping[str, str]) -> list[str]:
-    """A line that names the rows of the published table whose methods do not exist here; nothing where all do."""
-    return [f"not run, no such method here: {name} ({words})" for name, words in pending.items()]
+    """A line for each row that this study does not run, with the reason or the command that runs it."""
+    return [f"not run: {name} ({words})" for name, words in pending.items()]
 
 
 MEASURES = {
@@ -146,7 +165,7 @@ MEASURES = {
 
 def label_published(points: Sequence[Experiment], published: Published) -> str:
     """What tells the published numbers from ours: never our hardware, and not our models unless all are the paper's."""
-    used = {name for point in points for name in (point.compressor, point.target, point.reader)} - {None}
+    used = {name for point in points for name in (point.compressor, point.target, point.reader, point.encoder)} - {None}
     return f"published, other {'hardware' if used <= set(published.models) else 'models/hardware'}"
 
 

@@ -7,6 +7,7 @@ The public names, each loaded when it is first used:
     generate             texts or chats in, texts out
     perplexity           how surprising texts are to a model
     sps, sps_subspace    how far summaries lie outside a reader's principal subspace
+    compressors          every compressor by name: `ragjax.compressors.Extract(...)`
     FaviComp             the compressor of two models decoding one text
     CompAct              the compressor that reads a few documents at a time, until it has enough
     XCompress            several summaries, the reader's geometry chooses
@@ -30,6 +31,7 @@ __getattr__, __dir__, __all__ = name_table(
         "LanguageModel": "ragjax.hub",
         "Reader": "ragjax.evals.reader",
         "XCompress": "ragjax.compress.xcompress",
+        "compressors": "ragjax.compressors",
         "calibrate_filter": "ragjax.compress.filters",
         "generate": "ragjax.decode.text",
         "load": "ragjax.hub",

@@ -20,6 +20,7 @@ from jax.sharding import Mesh
 from ragjax.models.architectures import Config, abstract
 from ragjax.models.config import DecoderConfig
 from ragjax.models.encoder_config import BertConfig, DebertaConfig
+from ragjax.models.t5_config import T5Config
 from ragjax.runtime import LOG
 from ragjax.sharding import place
 from ragjax.typing import PyTree
@@ -62,8 +63,8 @@ class Model:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LanguageModel(Model):
-    """A causal language model; `stop_ids` are the ids that end a text or a turn."""
+class _Writing(Model):
+    """A model that writes; `stop_ids` are the ids that end a text or a turn."""
 
     stop_ids: tuple[int, ...]
 
@@ -71,6 +72,16 @@ class LanguageModel(Model):
     def vocab_width(self) -> int:
         """How many ids, from 0, the tokenizer can emit: rows of the embedding beyond it never get probability."""
         return _vocab_width(self.config, self.tokenizer)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LanguageModel(_Writing):
+    """A causal language model: it continues its prompt."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EncoderDecoder(_Writing):
+    """A model with an encoder for its source text and a decoder that writes another."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -212,7 +223,27 @@ def _load_published(path: epath.Path, name: str, dtype: jnp.dtype, mesh: Mesh | 
     return _built(published.config, tokenizer, told, params=params, name=name, fingerprint=fingerprint)
 
 
-_KINDS: Mapping[type, type[Model]] = {DecoderConfig: LanguageModel, BertConfig: Encoder, DebertaConfig: Encoder}
+_MODELS: Mapping[type, type[Model]] = {
+    DecoderConfig: LanguageModel,
+    BertConfig: Encoder,
+    DebertaConfig: Encoder,
+    T5Config: EncoderDecoder,
+}
+
+KINDS: Mapping[str, tuple[type[Model], str]] = {
+    "causal": (LanguageModel, "a causal language model"),
+    "encoder": (Encoder, "an encoder"),
+    "encoder-decoder": (EncoderDecoder, "an encoder-decoder"),
+}
+"""The kinds of models, with the words for them."""
+
+
+def require_kind(name: str, config: Config, kind: str) -> None:
+    """Raise ValueError, naming the model, where its config is not of a kind of `KINDS`."""
+    (wanted, words), found = KINDS[kind], _MODELS[type(config)]
+    if found is not wanted:
+        told = next(words for model, words in KINDS.values() if model is found)
+        raise ValueError(f"{name} is {told}, where {words} is needed")
 
 
 def _built(
@@ -222,7 +253,7 @@ def _built(
     **parts: Any,
 ) -> Model:
     """The model of a config's kind; `told` are its raw config and generation config."""
-    kind = _KINDS[type(config)]
+    kind = _MODELS[type(config)]
     if any(field.name == "stop_ids" for field in fields(kind)):
         parts["stop_ids"] = stop_ids(*told, tokenizer)
     return kind(config=config, tokenizer=tokenizer, **parts)

@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 from etils import epath
 
-from ragjax.hub import default_dtype, find_local
+from ragjax.hub import default_dtype, find_local, require_kind
 from ragjax.models.architectures import Config
 from ragjax.weights import checkpoint
 from ragjax.weights.download import fetch_config
@@ -18,21 +18,22 @@ from ragjax.weights.opening import open_published, parse_file
 from ragjax.weights.room import require_room, weight_bytes
 
 
-def check_models(models: Sequence[tuple[str, Any]]) -> None:
-    """See that models, as (source, dtype or None for the default), can be had, and held together.
+def check_models(models: Sequence[tuple[str, Any, str]]) -> None:
+    """See that models, as (source, dtype or None for the default, kind), can be had, and held together.
 
-    A model in two roles is held once.
+    A kind is one of `ragjax.hub.KINDS`. A model in two roles is held once.
 
     Raises:
       FileNotFoundError: a model cannot be had; says what to do (token, licence page, local folder).
-      ValueError: a model's config is refused.
+      ValueError: a model's config is refused, or is of another kind than stated.
       OutOfMemoryError: their weights are more than the memory that is free; names each model's share.
     """
     sizes: dict[tuple[str, str], tuple[str, int]] = {}
-    for source, dtype in models:
+    for source, dtype, kind in models:
         dtype = jnp.dtype(dtype or default_dtype())
         local = find_local(source)
         config = read_config(local) if local is not None else parse_file(fetch_config(source))
+        require_kind(source, config, kind)
         sizes[str(local or source), dtype.name] = (f"{source} in {dtype.name}", weight_bytes(config, dtype))
     require_room(dict(sizes.values()))
 

@@ -47,6 +47,11 @@ def describe_programs() -> str:
     )
 
 
+def describe_error(error: Exception) -> str:
+    """The kind of an error and the first line of its message."""
+    return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
+
+
 def require_backend(expected: str) -> None:
     """Stop where JAX runs on something else than expected ("tpu", "gpu", "cpu"): a plug-in that does not match falls
     back to the CPU with no more than a warning, and the work would take days.

@@ -13,11 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ragjax.hub import LanguageModel
+from ragjax.hub import EncoderDecoder, LanguageModel
 from ragjax.models.architectures import Config, abstract, parse_config
 from ragjax.models.config import PLAIN, DecoderConfig
-from ragjax.models.decoder import Decoder, ParamSpec
+from ragjax.models.decoder import ParamSpec
 from ragjax.models.rope import Rope
+from ragjax.models.t5 import T5, Attention
+from ragjax.models.t5_config import T5Config
 from ragjax.testing_encoders import RAW_ENCODERS
 from ragjax.testing_encoders import encoder_tokenizer as encoder_tokenizer
 from ragjax.testing_encoders import random_encoder_params as random_encoder_params
@@ -99,10 +101,38 @@ _TINY_WINDOWS = {
 }
 
 
-def byte_tokenizer(chat: bool = True, bos: bool = True) -> "PreTrainedTokenizerFast":
+def tiny_t5_config(version: str = "1.1", **changes: Any) -> T5Config:
+    """A small T5 of version "1.0" (relu, tied head) or "1.1" (gated gelu, a head of its own); any field may be changed.
+
+    Texts longer than 24 tokens meet every bucket of distances.
+    """
+    differences = {"activation": "relu", "gated": False, "tied_head": True} if version == "1.0" else {}
+    return T5Config(**{**_TINY_T5, **differences, **changes})
+
+
+_TINY_T5 = {
+    "vocab_size": 272,
+    "num_encoder_layers": 3,
+    "num_layers": 2,
+    "hidden_size": 40,
+    "intermediate_size": 56,
+    "num_heads": 3,
+    "head_dim": 16,
+    "rms_norm_eps": 1e-6,
+    "num_buckets": 16,
+    "max_distance": 24,
+    "activation": "gelu_tanh",
+    "gated": True,
+    "tied_head": False,
+    "start_id": 258,
+}
+
+
+def byte_tokenizer(chat: bool = True, bos: bool = True, eos: bool = False) -> "PreTrainedTokenizerFast":
     """A tokenizer of 256 bytes and five special tokens (ids 256 to 260: bos, eos, pad, im_start, im_end).
 
-    `chat=False` leaves out the chat template; `bos=False` is a tokenizer without a BOS token, as Qwen's.
+    `chat=False` leaves out the chat template; `bos=False` is a tokenizer without a BOS token, as Qwen's; with `eos` a
+    text ends with one, as T5's do.
     """
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
@@ -112,11 +142,12 @@ def byte_tokenizer(chat: bool = True, bos: bool = True) -> "PreTrainedTokenizerF
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens([AddedToken(text, special=True) for text in (BOS, EOS, PAD, START, END)])
-    if bos:
-        first = (BOS, backend.token_to_id(BOS))
-        backend.post_processor = processors.TemplateProcessing(
-            single=f"{BOS} $A", pair=f"{BOS} $A {BOS} $B", special_tokens=[first]
-        )
+    one = " ".join([BOS] * bos + ["${}"] + [EOS] * eos)
+    backend.post_processor = processors.TemplateProcessing(
+        single=one.format("A"),
+        pair=f"{one} {one}".format("A", "B"),
+        special_tokens=[(text, backend.token_to_id(text)) for text in (BOS, EOS)],
+    )
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=backend,
         bos_token=BOS if bos else None,
@@ -129,12 +160,27 @@ def byte_tokenizer(chat: bool = True, bos: bool = True) -> "PreTrainedTokenizerF
     return tokenizer
 
 
-def random_params(cfg: DecoderConfig, seed: int = 0, dtype: Any = jnp.float32) -> Decoder:
+def random_params(cfg: Config, seed: int = 0, dtype: Any = jnp.float32) -> PyTree:
     """Random weights whose logits have a standard deviation of about 2; biases and norms are random too."""
     generator = np.random.default_rng(seed)
     specs = abstract(cfg, dtype)
-    paths, norm = iter(leaf_specs(specs)), 0.0 if cfg.norm_offset else 1.0
-    return jax.tree.map(lambda spec: _random_leaf(next(paths), spec, generator, norm), specs)
+    paths, norm = iter(leaf_specs(specs)), 0.0 if getattr(cfg, "norm_offset", False) else 1.0
+    params = jax.tree.map(lambda spec: _random_leaf(next(paths), spec, generator, norm), specs)
+    return _t5_scaled(cfg, params) if isinstance(cfg, T5Config) else params
+
+
+def _t5_scaled(cfg: T5Config, params: T5) -> T5:
+    """T5 does not scale its scores, so its queries are small; where it scales its logits, the embedding is large."""
+
+    def small(a: Attention) -> Attention:
+        return a.replace(q=a.q * cfg.head_dim**-0.5)
+
+    decoder = tuple(x.replace(attention=small(x.attention), cross=small(x.cross)) for x in params.decoder)
+    return params.replace(
+        embedding=params.embedding * (cfg.hidden_size**0.5 if cfg.tied_head else 1.0),
+        encoder=tuple(x.replace(attention=small(x.attention)) for x in params.encoder),
+        decoder=decoder,
+    )
 
 
 def tiny_model(seed: int = 0, dtype: Any = jnp.float32, **changes: Any) -> LanguageModel:
@@ -147,6 +193,21 @@ def tiny_model(seed: int = 0, dtype: Any = jnp.float32, **changes: Any) -> Langu
         config=cfg,
         tokenizer=tokenizer,
         name=f"tiny-{cfg.family}-{seed}",
+        fingerprint=fingerprint_params(cfg, params),
+        stop_ids=_stop_ids(tokenizer),
+    )
+
+
+def tiny_t5(seed: int = 0, dtype: Any = jnp.float32, **changes: Any) -> EncoderDecoder:
+    """An `EncoderDecoder` of random weights over the byte tokenizer; `changes` go to `tiny_t5_config`."""
+    cfg = tiny_t5_config(**changes)
+    tokenizer = byte_tokenizer(chat=False, bos=False, eos=True)
+    params = random_params(cfg, seed, dtype)
+    return EncoderDecoder(
+        params=params,
+        config=cfg,
+        tokenizer=tokenizer,
+        name=f"tiny-t5-{seed}",
         fingerprint=fingerprint_params(cfg, params),
         stop_ids=_stop_ids(tokenizer),
     )
@@ -239,6 +300,28 @@ def _raw_gemma3(cfg: DecoderConfig) -> dict[str, Any]:
     return frame | {"text_config": {key: value for key, value in text.items() if key != "architectures"}}
 
 
+def _raw_t5(cfg: T5Config) -> dict[str, Any]:
+    return {
+        "architectures": ["T5ForConditionalGeneration"],
+        "model_type": "t5",
+        "is_encoder_decoder": True,
+        "vocab_size": cfg.vocab_size,
+        "num_layers": cfg.num_encoder_layers,
+        "num_decoder_layers": cfg.num_layers,
+        "d_model": cfg.hidden_size,
+        "d_ff": cfg.intermediate_size,
+        "num_heads": cfg.num_heads,
+        "d_kv": cfg.head_dim,
+        "layer_norm_epsilon": cfg.rms_norm_eps,
+        "relative_attention_num_buckets": cfg.num_buckets,
+        "relative_attention_max_distance": cfg.max_distance,
+        "feed_forward_proj": "gated-gelu" if cfg.gated else "relu",
+        "tie_word_embeddings": cfg.tied_head,
+        "decoder_start_token_id": cfg.start_id,
+        "pad_token_id": cfg.start_id,
+    }
+
+
 _RAW = {
     "llama": _raw_llama,
     "mistral": _raw_mistral,
@@ -248,6 +331,7 @@ _RAW = {
     "gemma3_text": _raw_gemma3_text,
     "gemma3": _raw_gemma3,
     **RAW_ENCODERS,
+    "t5": _raw_t5,
 }
 
 

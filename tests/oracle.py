@@ -31,6 +31,7 @@ from ragjax.testing import (
     tiny_config,
     tiny_encoder_config,
     tiny_model,
+    tiny_t5,
     write_checkpoint,
 )
 
@@ -83,6 +84,45 @@ def pair(seed: int = 0, dtype: str = "float32", **changes: Any) -> Pair:
         theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype)).eval()
     assert ours.config == cfg
     return Pair(dataclasses.replace(ours, name=f"tiny-{seed}"), theirs)
+
+
+@dataclass(frozen=True, eq=False)
+class SourcePair:
+    """One T5, loaded by us and by transformers."""
+
+    ours: hub.EncoderDecoder
+    theirs: Any
+
+    def logits(self, source: Sequence[int], target: Sequence[int]) -> np.ndarray:
+        """Their float32 logits [T + 1, V] after the start token and after each of T tokens, without a cache."""
+        import torch
+
+        begun = torch.tensor([[self.ours.config.start_id, *target]])
+        with torch.no_grad():
+            found = self.theirs(input_ids=torch.tensor([list(source)]), decoder_input_ids=begun, use_cache=False)
+        return found.logits[0, :, : self.ours.vocab_width].float().numpy()
+
+
+@cache
+def source_pair(version: str = "1.1", seed: int = 0, **changes: Any) -> SourcePair:
+    """A tiny random T5, written once and read by both sides."""
+    import torch
+    from transformers import T5ForConditionalGeneration
+
+    torch.set_num_threads(1)
+    made = tiny_t5(seed, version=version, **changes)
+    with tempfile.TemporaryDirectory() as folder:
+        write_checkpoint(folder, made.config, made.params, made.tokenizer)
+        ours = hub.load(folder, dtype="float32")
+        theirs = T5ForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
+    assert ours.config == made.config
+    return SourcePair(dataclasses.replace(ours, name=made.name), theirs)
+
+
+def some_sources(sizes: Sequence[int], seed: int = 0) -> list[Prompt]:
+    """Random byte sources of so many tokens, the last of which ends them."""
+    generator = np.random.default_rng(seed)
+    return [as_prompt([*generator.integers(0, 256, size - 1), 257]) for size in sizes]
 
 
 @dataclass(frozen=True, eq=False)

@@ -181,7 +181,7 @@ def test_a_model_that_cannot_be_had_says_what_to_do(error, token, words, tmp_pat
     monkeypatch.setattr("huggingface_hub.get_token", lambda: token)
     monkeypatch.setattr("huggingface_hub.snapshot_download", ask)
     monkeypatch.setattr("huggingface_hub.hf_hub_download", ask)
-    for want in (lambda: hub.load("org/name"), lambda: check_models([("org/name", None)])):
+    for want in (lambda: hub.load("org/name"), lambda: check_models([("org/name", None, "causal")])):
         with pytest.raises(FileNotFoundError) as raised:
             want()
         assert all(word in str(raised.value) for word in [*words, "org/name"])

@@ -30,7 +30,11 @@ def test_a_folder_and_its_checkpoint_have_one_config(folder, tmp_path):
 def test_too_little_memory_is_told_with_each_models_share(folder, tmp_path, monkeypatch):
     convert_model(str(folder), str(tmp_path / "other"))
     need = weight_bytes(CONFIG, jnp.float32)
-    models = [(str(folder), None), (str(folder), None), (str(tmp_path / "other"), "float32")]
+    models = [
+        (str(folder), None, "causal"),
+        (str(folder), None, "causal"),
+        (str(tmp_path / "other"), "float32", "causal"),
+    ]
     monkeypatch.setattr(room, "free_memory", lambda: (2 * need, "here"))
     check_models(models)
     monkeypatch.setattr(room, "free_memory", lambda: (2 * need - 1, "here"))
@@ -58,13 +62,13 @@ def test_a_model_that_cannot_be_had_is_told_from_its_config_alone(kind, words, f
     monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: pytest.fail("fetched whole"))
     with pytest.raises(FileNotFoundError, match=words):
-        check_models([(str(folder), None), ("org/name", None)])
+        check_models([(str(folder), None, "causal"), ("org/name", None, "causal")])
 
 
 def test_a_hub_models_config_is_enough(folder, monkeypatch, tmp_path):
     monkeypatch.setenv("RAGJAX_HOME", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda name, file: str(folder / file))
-    check_models([("org/name", None)])
+    check_models([("org/name", None, "causal")])
 
 
 def no_folder(path):
@@ -122,7 +126,7 @@ def test_a_local_path_that_cannot_be_used_is_told_before_anything_is_read(make, 
     words = make(tmp_path / "mine")
     for module, name in (("stream", "fill"), ("checkpoint", "restore"), ("fingerprint", "fingerprint_files")):
         monkeypatch.setattr(f"ragjax.weights.{module}.{name}", lambda *_: pytest.fail("weights were read"))
-    for use in (lambda: check_models([(source, None)]), lambda: hub.load(source)):
+    for use in (lambda: check_models([(source, None, "causal")]), lambda: hub.load(source)):
         with pytest.raises((FileNotFoundError, ValueError)) as error:
             use()
         assert words in str(error.value)

@@ -10,7 +10,15 @@ import pytest
 
 import ragjax
 
-PACKAGES = ("ragjax", "ragjax.decode", "ragjax.compress", "ragjax.data", "ragjax.encode")
+PACKAGES = (
+    "ragjax",
+    "ragjax.compressors",
+    "ragjax.decode",
+    "ragjax.encode",
+    "ragjax.retrieve",
+    "ragjax.compress",
+    "ragjax.data",
+)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -25,8 +33,11 @@ def test_every_name_of_a_table_exists_and_is_documented(package: str) -> None:
 
 def test_no_public_name_is_a_module_s() -> None:
     modules = {part for info in pkgutil.walk_packages(ragjax.__path__, "ragjax.") for part in info.name.split(".")}
-    names = {name for package in PACKAGES for name in importlib.import_module(package).__all__}
-    assert not names & modules
+    tables = {package: importlib.import_module(package) for package in PACKAGES}
+    named = {name: getattr(table, name) for table in tables.values() for name in table.__all__}
+    others = {name for name, value in named.items() if not inspect.ismodule(value)}
+    assert set(named) - others == {"compressors"}
+    assert not others & modules
 
 
 def test_importing_everything_touches_no_device() -> None:

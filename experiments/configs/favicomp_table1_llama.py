@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from experiments.published import BASE, LLAMA_3B, LLAMA_8B, TABLE_1_LLAMA, all_methods, models
-from experiments.published import PENDING as PENDING
 
 POINTS = all_methods(replace(BASE, **models(LLAMA_3B, LLAMA_8B)))
 PUBLISHED = TABLE_1_LLAMA

@@ -6,7 +6,6 @@ These readers see the context before the question, as in the released code for a
 from dataclasses import replace
 
 from experiments.published import BASE, MISTRAL_V2, MIXTRAL, TABLE_1_MIXTRAL, all_methods, models
-from experiments.published import PENDING as PENDING
 
 POINTS = all_methods(replace(BASE, reader_order="context_first", **models(MISTRAL_V2, MIXTRAL)))
 PUBLISHED = TABLE_1_MIXTRAL

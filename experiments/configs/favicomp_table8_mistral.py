@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from experiments.published import BASE, MISTRAL_V3, TABLE_8_MISTRAL, all_methods, models
-from experiments.published import PENDING as PENDING
 
 POINTS = all_methods(replace(BASE, reader_order="context_first", **models(MISTRAL_V3, MISTRAL_V3)))
 PUBLISHED = TABLE_8_MISTRAL

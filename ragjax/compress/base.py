@@ -5,13 +5,14 @@ room is counted in the generator's tokens.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
 
-from ragjax.data import Document, Example, example_ids, parse_document
+from ragjax.data import Document, Example, parse_document
+from ragjax.data.identity import with_ids
 
 STATUSES = ("ok", "short_input", "too_small", "empty", "length")
 
@@ -108,6 +109,11 @@ class Compressed:
         return self.decoded if self.decoded is not None else len(self.trace.tokens) if self.trace else 0
 
     @property
+    def rate(self) -> float | None:
+        """The share of the documents' tokens that is left; None where they had none."""
+        return self.achieved / self.source_tokens if self.source_tokens else None
+
+    @property
     def text(self) -> str:
         """The unit texts joined by newlines: what `achieved` counts."""
         return "\n".join(unit.text for unit in self.units)
@@ -145,6 +151,17 @@ class Compressor(Protocol):
         """Compress each example's documents; the result's order is the examples'."""
         ...
 
+    def compress_budgets(self, examples: Sequence[Example], budgets: Sequence[Budget | None]) -> list[list[Compressed]]:
+        """Compress at several budgets: result[budget][example], each as `compress` gives it.
+
+        Families whose models need not run again for another budget run them once.
+        """
+        return [self.compress(examples, budget) for budget in budgets]
+
+    def __call__(self, question: Any, documents: Any, budget: Budget | float | int | None = None) -> Any:
+        """Compress one question's documents, or lists of both as one batch: see `ragjax.compress.base.call`."""
+        return call(self, question, documents, budget)
+
 
 class Writer(Compressor, Protocol):
     """What families that write their texts offer beside."""
@@ -181,21 +198,24 @@ _NO_SETTINGS = ("batch", "strict", "tokenizer")
 
 def describe(compressor: Compressor) -> dict[str, Any]:
     """What defines a compressor's texts, as JSON values: its settings, with models and prompts by content."""
-    settings = {f.name: getattr(compressor, f.name) for f in fields(compressor) if f.name not in _NO_SETTINGS}
-    plain = {
-        name: asdict(value) if is_dataclass(value) and not hasattr(value, "fingerprint") else value
-        for name, value in settings.items()
-    }
-    named = {name: getattr(value, "fingerprint", value) for name, value in plain.items()}
-    return {"family": type(compressor).__name__, **named}
+    return {"family": type(compressor).__name__, **_settings(compressor)}
+
+
+def _settings(part: Any) -> Any:
+    """A model by its fingerprint, a dataclass by its fields, any other value as it is."""
+    if hasattr(part, "fingerprint"):
+        return part.fingerprint
+    if not is_dataclass(part):
+        return part
+    return {f.name: _settings(getattr(part, f.name)) for f in fields(part) if f.name not in _NO_SETTINGS}
 
 
 def as_document(value: "str | dict | Document") -> Document:
-    """A str is a text without a title; a dict has `text` and may have `title`."""
-    document = value if isinstance(value, Document) else parse_document(value)
-    if document is None:
-        raise ValueError(f"a document needs a text, got {value!r}")
-    return document
+    """A str is a text without a title; a dict has `text` and may have `title`.
+
+    One of white space alone has an empty text: it keeps its place, so that spans count the documents as given.
+    """
+    return value if isinstance(value, Document) else parse_document(value) or Document("")
 
 
 def call(
@@ -224,6 +244,5 @@ def call(
         Example(id="", question=q, documents=tuple(map(as_document, docs)))
         for q, docs in zip(questions, lists, strict=True)
     ]
-    named = [replace(e, id=name) for e, name in zip(examples, example_ids(examples), strict=True)]
-    found = compressor.compress(named, Budget.of(budget))
+    found = compressor.compress(list(with_ids(examples)), Budget.of(budget))
     return found[0] if single else found

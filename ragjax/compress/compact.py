@@ -17,19 +17,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ragjax.compress.base import Budget, Compressed, call, check_candidates
+from ragjax.compress.base import Budget, Compressed, Writer, check_candidates
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, number_documents
+from ragjax.compress.units import without_decoding
 from ragjax.compress.writing import (
     PromptTooLong,
     as_compressed,
     as_trace,
     check_overflow,
     fit_documents,
-    without_decoding,
+    write_budgets,
 )
 from ragjax.data import Document, Example
 from ragjax.decode.beams import decode_beams
-from ragjax.decode.engine import Execution, Sampling, Voice, check_settings, decode_prompts
+from ragjax.decode.engine import Execution, Sampling, Voice, check_settings, decode_prompts, require_causal
 from ragjax.decode.prompt import Prompt, build_prompt, decode_text
 from ragjax.decode.state import Decoded
 from ragjax.decode.text import raise_failed
@@ -68,7 +69,7 @@ def parse_reply(text: str) -> Reply:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CompAct:
+class CompAct(Writer):
     """A compressor of one model that reads in segments.
 
     Args:
@@ -102,16 +103,13 @@ class CompAct:
     strict: bool = False
 
     def __post_init__(self) -> None:
+        require_causal("CompAct", self.lm)
         self._sampling  # noqa: B018, refuses a knob or a seed out of range
         check_settings(self.max_new, prompt_format=self.prompt_format)
         check_overflow(self.on_overflow)
         for name in ("segment", "max_iterations"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is at least 1, got {getattr(self, name)}")
-
-    def __call__(self, question: Any, documents: Any, budget: Budget | float | int | None = None) -> Any:
-        """Compress one question's documents, or lists of both as one batch: see `ragjax.compress.base.call`."""
-        return call(self, question, documents, budget)
 
     def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
         """The final summary of each example; all that still read share each iteration's decode.
@@ -127,6 +125,10 @@ class CompAct:
             one = self._compressed(examples[i], turn, turn.row, budget)
             found[i] = replace(one, decoded=turn.course.tokens + len(turn.row.tokens), resume=turn)
         return found
+
+    def compress_budgets(self, examples: Sequence[Example], budgets: Sequence[Budget | None]) -> list[list[Compressed]]:
+        """As `Compressor.compress_budgets`, over one decode."""
+        return write_budgets(self, self._counter, examples, budgets, reads=True)
 
     def sample(
         self,

@@ -13,12 +13,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ragjax.compress.base import Budget, Compressed, call, check_candidates
+from ragjax.compress.base import Budget, Compressed, Writer, check_candidates
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, number_documents
-from ragjax.compress.writing import as_compressed, as_trace, check_overflow, fit_documents, without_decoding
+from ragjax.compress.units import without_decoding
+from ragjax.compress.writing import as_compressed, as_trace, check_overflow, fit_documents, write_budgets
 from ragjax.data import Document, Example
 from ragjax.decode.beams import decode_beams
-from ragjax.decode.engine import DecodeResult, Execution, Sampling, Voice, check_settings, decode_prompts
+from ragjax.decode.engine import (
+    DecodeResult,
+    Execution,
+    Sampling,
+    Voice,
+    check_settings,
+    decode_prompts,
+    require_causal,
+)
 from ragjax.decode.ensemble import share_vocabulary
 from ragjax.decode.prompt import Prompt, build_prompt
 from ragjax.decode.sampling import check_knobs
@@ -27,7 +36,7 @@ from ragjax.decode.text import raise_failed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FaviComp:
+class FaviComp(Writer):
     """A compressor of two models; either may be None where alpha leaves it out.
 
     Args:
@@ -70,14 +79,15 @@ class FaviComp:
         self._sampling  # noqa: B018, refuses a seed or a scope that does not exist
         if self.compressor is None and self.target is None:
             raise ValueError("FaviComp needs a compressor, a target, or both")
-
-    def __call__(self, question: Any, documents: Any, budget: Budget | float | int | None = None) -> Any:
-        """Compress one question's documents, or lists of both as one batch: see `ragjax.compress.base.call`."""
-        return call(self, question, documents, budget)
+        require_causal("FaviComp", self.compressor, self.target)
 
     def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
         """Compress each example's documents at this compressor's alpha, in batches."""
         return self.compress_alphas(examples, (self.alpha,), budget)[0]
+
+    def compress_budgets(self, examples: Sequence[Example], budgets: Sequence[Budget | None]) -> list[list[Compressed]]:
+        """As `Compressor.compress_budgets`, over one decode."""
+        return write_budgets(self, self._counter, examples, budgets, reads=self.alpha < 1)
 
     def compress_alphas(
         self,
@@ -264,6 +274,11 @@ class FaviComp:
             dropped_documents=prepared.dropped_documents,
             notes=notes + (prepared.compression or prepared.context).notes,
         )
+
+
+def zero_shot_summary(lm: Any, **settings: Any) -> FaviComp:
+    """The summary that one model writes of the documents (section 3.2 of FaviComp); `settings` as FaviComp's."""
+    return FaviComp(compressor=lm, alpha=0.0, **settings)
 
 
 @dataclass(frozen=True, eq=False)

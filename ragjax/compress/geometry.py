@@ -17,6 +17,7 @@ from etils import epath
 
 from ragjax.compress.subspace import Subspace, principal_subspace, projection_residual
 from ragjax.data.identity import json_hash
+from ragjax.decode.engine import require_causal
 from ragjax.decode.states import LAYER, block_of, check_choices, pooled_states, token_states
 from ragjax.runtime import LOG
 from ragjax.typing import Array, Float
@@ -128,6 +129,7 @@ def _settings(
     lm: Any, preset: str, matrix: str | None, energy: float, layer: int, texts: Sequence[str] | None
 ) -> dict[str, Any]:
     """All that the subspace depends on, refused where it cannot be."""
+    require_causal("a reader's subspace", lm)
     if preset not in PRESETS:
         raise ValueError(f"preset is one of {tuple(PRESETS)}, got {preset!r}")
     chosen = PRESETS[preset] if matrix is None else PRESETS[preset] | {"matrix": matrix}

@@ -25,8 +25,8 @@ class PromptSet:
     The compression chat sees the question and the documents, the context chat the question alone (FaviComp, section
     3). CompAct sees a few documents at a time, from the second time on with the summary so far and its evaluation;
     texts of your own have to ask for the verdict that `ragjax.compress.compact.parse_reply` looks for, as ours do.
-    The reader's templates differ in what comes first; without a context it gets `read_alone`. Each of its
-    demonstrations comes before, as `read_shot`.
+    ECR's writer sees sentences to merge into one. The reader's templates differ in what comes first; without a context
+    it gets `read_alone`. Each of its demonstrations comes before, as `read_shot`.
     """
 
     version: str = "ragjax-1"
@@ -57,6 +57,11 @@ class PromptSet:
         "Documents:\n{documents}\n\n"
         "Passage, followed on a new line by the verdict (complete or incomplete) and the reason:"
     )
+    merge_system: str = (
+        "You are an expert at condensing evidence. You are given a question and numbered sentences that say much the "
+        "same. Write one sentence that says what they say together, and nothing else. Reply with the sentence only."
+    )
+    merge_user: str = "Question: {question}\n\nSentences:\n{sentences}\n\nSentence:"
     read_system: str = (
         "You answer questions. Use the context where it helps. Reply with the answer only, in a few words, "
         "not in a sentence."
@@ -96,7 +101,7 @@ def read_prompts(path: str | PathLike) -> PromptSet:
 def texts_of(prompts: PromptSet, roles: Collection[str]) -> dict[str, str]:
     """The version and the texts of some roles: what the results of a method that uses these roles depend on.
 
-    A role is a field's name up to its first underscore: "compress", "context", "compact" or "read".
+    A role is a field's name up to its first underscore: "compress", "context", "compact", "merge" or "read".
     """
     texts = dataclasses.asdict(prompts)
     return {name: text for name, text in texts.items() if name == "version" or name.split("_")[0] in roles}

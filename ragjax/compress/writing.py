@@ -1,10 +1,12 @@
 """What compressors that write share: prompts that fit their model, and the `Compressed` of a written text."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ragjax.compress.base import Budget, Compressed, Trace, Unit
+from ragjax.compress.base import Budget, Compressed, Compressor, Trace, Unit
 from ragjax.compress.cut import cut_to_budget, source_length
+from ragjax.compress.units import without_decoding
 from ragjax.data.records import Document, Example
 from ragjax.decode.prompt import Prompt, PromptError, count_tokens, decode_pieces
 from ragjax.decode.state import Decoded
@@ -53,17 +55,6 @@ def fit_documents(
     )
 
 
-def without_decoding(tokenizer: Any, example: Example, budget: Budget | None) -> Compressed | None:
-    """The result that needs no model: no documents, or documents that fit the budget whole. Else None."""
-    if not example.documents:
-        return Compressed((), budget.resolve(0) if budget else None, 0, 0, 0, "empty")
-    source = source_length(tokenizer, example.documents)
-    if budget is None or source > budget.resolve(source):
-        return None
-    whole = tuple(Unit(d.text, spans=((n, 0, len(d.text)),)) for n, d in enumerate(example.documents))
-    return Compressed(whole, budget.resolve(source), source, source, source, "short_input")
-
-
 def as_compressed(
     tokenizer: Any,
     example: Example,
@@ -91,6 +82,48 @@ def as_compressed(
     achieved = count_tokens(tokenizer, text)
     units = (Unit(text),) if text else ()
     return Compressed(units, requested, achieved, achieved, source, status, trace, dropped_documents, notes)
+
+
+def write_budgets(
+    compressor: Compressor, tokenizer: Any, examples: Sequence[Example], budgets: Sequence[Budget | None], reads: bool
+) -> list[list[Compressed]]:
+    """As `Compressor.compress_budgets`: every text is written once, and cut to each budget.
+
+    `reads` as in `fit_written`. Examples whose documents fit every budget whole are not written for.
+    """
+    settled = [[without_decoding(tokenizer, e, budget) if reads else None for e in examples] for budget in budgets]
+    needed = [i for i in range(len(examples)) if any(row[i] is None for row in settled)]
+    written = dict(zip(needed, compressor.compress([examples[i] for i in needed]), strict=True))
+    return [
+        [row[i] or fit_written(tokenizer, e, written[i], budget, reads=False) for i, e in enumerate(examples)]
+        for budget, row in zip(budgets, settled, strict=True)
+    ]
+
+
+def fit_written(
+    tokenizer: Any, example: Example, written: Compressed, budget: Budget | None, *, reads: bool = True
+) -> Compressed:
+    """What a text that was written without a budget is within one: the same as if it had been asked for.
+
+    So one decode serves any number of budgets. `reads` says that it was made from the documents, which then stand for
+    themselves where they fit the budget whole.
+    """
+    if budget is None:
+        return written
+    whole = without_decoding(tokenizer, example, budget) if reads else None
+    if whole is not None or written.trace is None:
+        return whole or written
+    cut = as_compressed(
+        tokenizer,
+        example,
+        budget,
+        written.text,
+        written.trace,
+        cut=written.status == "length",
+        dropped_documents=written.dropped_documents,
+        notes=written.notes,
+    )
+    return replace(cut, decoded=written.decoded, resume=written.resume)
 
 
 def as_trace(row: Decoded, alpha: float, tokenizer: Any) -> Trace:

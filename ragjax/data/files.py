@@ -14,7 +14,7 @@ from etils import epath
 
 from ragjax.data.catalog import PARTS, plain_split
 from ragjax.data.golds import HIDDEN, is_placeholder
-from ragjax.data.identity import example_ids
+from ragjax.data.identity import with_ids
 from ragjax.data.layouts import ANSWERS, Layout, check_forgotten, recognise
 from ragjax.data.nested import spelled
 from ragjax.data.records import DataError, Example
@@ -118,7 +118,7 @@ def load_files(
         reason = f"; {reading.skipped[0]}" if reading.skipped else ""
         raise DataError(f"{name}: no row can be used{reason}")
     examples = reading.examples[:limit]
-    named = tuple(replace(example, id=id) for example, id in zip(examples, example_ids(examples), strict=True))
+    named = tuple(with_ids(examples))
     counts = _counts(examples, len(reading.skipped), reading.repeated)
     hashed = reading.hash.hexdigest()
     return LoadedExamples(name, hashed, named, tuple(reading.skipped), counts, tuple(reading.layouts))
@@ -181,28 +181,35 @@ class _Reading:
 
     def add(self, row: Row) -> None:
         """Add the examples of one row."""
-        if row.problem is not None:
-            raise DataError(row.problem)
-        row = self._without_placeholders(row)
-        layout = recognise(row, self.questions_only)
-        examples = [_with_split(example, row.split) for example in layout.read(row)]
-        if not any(example.documents for example in examples):
-            check_forgotten(row, layout)
+        layout, examples = read_row(row, questions_only=self.questions_only, hidden=self.hidden)
         self.layouts[layout.name] = None
         self.examples += [example for example in examples if not self._repeats(example, layout)]
-
-    def _without_placeholders(self, row: Row) -> Row:
-        """The row with null for the placeholders of hidden answers. Raises DataError where its split hides none."""
-        found = [name for name in ANSWER_FIELDS if is_placeholder(spelled(row.value.get(name)))]
-        if found and not self.hidden:
-            raise DataError(f"the field {found[0]}: {HIDDEN}")
-        return replace(row, value={**row.value, **dict.fromkeys(found)})
 
     def _repeats(self, example: Example, layout: Layout) -> bool:
         repeats = layout.unique and example.id in self._seen
         self._seen.add(example.id)
         self.repeated += repeats
         return repeats
+
+
+def read_row(row: Row, *, questions_only: bool = False, hidden: bool = False) -> tuple[Layout, list[Example]]:
+    """A row's layout and its examples, not yet named. Raises DataError for a row that cannot be used."""
+    if row.problem is not None:
+        raise DataError(row.problem)
+    row = _without_placeholders(row, hidden)
+    layout = recognise(row, questions_only)
+    examples = [_with_split(example, row.split) for example in layout.read(row)]
+    if not any(example.documents for example in examples):
+        check_forgotten(row, layout)
+    return layout, examples
+
+
+def _without_placeholders(row: Row, hidden: bool) -> Row:
+    """The row with null for the placeholders of hidden answers. Raises DataError where its split hides none."""
+    found = [name for name in ANSWER_FIELDS if is_placeholder(spelled(row.value.get(name)))]
+    if found and not hidden:
+        raise DataError(f"the field {found[0]}: {HIDDEN}")
+    return replace(row, value={**row.value, **dict.fromkeys(found)})
 
 
 def _with_split(example: Example, stated: str | None) -> Example:

@@ -5,7 +5,8 @@ order of work, `limit` or on rows that were skipped.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import xxhash
@@ -24,23 +25,36 @@ def json_hash(value: Any) -> str:
     return xxhash.xxh3_128_hexdigest(json.dumps(value, sort_keys=True).encode())
 
 
-def example_ids(examples: Sequence[Example]) -> list[str]:
-    """A distinct id for each example.
+def example_ids(examples: Iterable[Example]) -> list[str]:
+    """A distinct id for each example."""
+    return [example.id for example in with_ids(examples)]
 
-    The base is the example's own id or, where that is empty, the hash of what a model sees of it (question and
-    documents; a corrected gold keeps the id). The first example with a base takes it as it is, the n-th appends
-    `#n` (MuSiQue's full files hold every id twice). An id depends on the examples before it alone.
+
+def with_ids(examples: Iterable[Example]) -> Iterator[Example]:
+    """The examples, each with a distinct id, as they come."""
+    names = Names()
+    return (replace(example, id=names.of(example)) for example in examples)
+
+
+class Names:
+    """Gives ids to examples one after the other.
+
+    The base of an id is the example's own or, where that is empty, the hash of what a model sees of it (question and
+    documents; a corrected gold keeps the id). The first example with a base takes it as it is, the n-th appends `#n`
+    (MuSiQue's full files hold every id twice). An id depends on the examples before it alone.
     """
-    seen: dict[str, int] = {}
-    taken: set[str] = set()
-    ids = []
-    for example in examples:
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+        self._taken: set[str] = set()
+
+    def of(self, example: Example) -> str:
+        """The id of the next example."""
         base = example.id or content_hash(example, golds=False)
-        seen[base] = seen.get(base, 0) + 1
-        name = base if seen[base] == 1 else f"{base}#{seen[base]}"
-        while name in taken:  # a user's own "a#2" beside two rows called "a"
-            seen[base] += 1
-            name = f"{base}#{seen[base]}"
-        taken.add(name)
-        ids.append(name)
-    return ids
+        self._seen[base] = self._seen.get(base, 0) + 1
+        name = base if self._seen[base] == 1 else f"{base}#{self._seen[base]}"
+        while name in self._taken:  # a user's own "a#2" beside two rows called "a"
+            self._seen[base] += 1
+            name = f"{base}#{self._seen[base]}"
+        self._taken.add(name)
+        return name

@@ -11,7 +11,7 @@ by split first (ASQA). The keys on the way to a row are its `path`.
 import codecs
 import json
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,24 +63,27 @@ def iter_rows(raw: bytes, name: str) -> Iterator[Row]:
         return _array_rows(raw)
     holder = _holder(raw)
     if holder is None:
-        return _line_rows(raw)
+        return line_rows(raw.split(b"\n"))
     text, listed, split = holder
     return (replace(row, split=split) for row in _held_rows(text, listed))
 
 
-def _line_rows(raw: bytes) -> Iterator[Row]:
-    for number, line in enumerate(raw.split(b"\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            value, end = _DECODER.raw_decode(text := line.decode("utf-8").strip())
-        except (ValueError, RecursionError) as error:
-            yield Row(number, problem=_describe(error))
-            continue
-        if end < len(text):
-            yield Row(number, problem=f"more than one JSON value on the line (column {end + 1})")
-        else:
-            yield _checked(number, value)
+def line_rows(lines: Iterable[bytes]) -> Iterator[Row]:
+    """The rows of JSON Lines, one line at a time, as they come; blank lines are none."""
+    for number, line in enumerate(lines, 1):
+        line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+        if line.strip():
+            yield _line_row(line, number)
+
+
+def _line_row(line: bytes, number: int) -> Row:
+    try:
+        value, end = _DECODER.raw_decode(text := line.decode("utf-8").strip())
+    except (ValueError, RecursionError) as error:
+        return Row(number, problem=_describe(error))
+    if end < len(text):
+        return Row(number, problem=f"more than one JSON value on the line (column {end + 1})")
+    return _checked(number, value)
 
 
 def _array_rows(raw: bytes) -> Iterator[Row]:

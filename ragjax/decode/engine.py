@@ -22,7 +22,7 @@ from ragjax.decode.prompt import FORMATS, Prompt
 from ragjax.decode.sampling import check_knobs
 from ragjax.decode.score import Score, score_span
 from ragjax.decode.state import Decoded, Knobs, Member, Plan
-from ragjax.models import decoder
+from ragjax.models.config import DecoderConfig
 from ragjax.runtime import note_padding
 from ragjax.sharding import data_shards, mesh_of, on_mesh
 
@@ -233,6 +233,8 @@ def open_job(
             f"{len(names)} and {len(streams)}"
         )
     _check_job(voices, max_new, weights, ids)
+    if score is not None:
+        require_causal("scoring a prompt", voices[0].model)
     vocabulary = share_vocabulary([v.model for v in voices], admit_added=admit_added)
     settled = sampling.seeded()
     return Job(voices, max_new, weights, row_ids(names), streams, settled, mix, score, vocabulary, execution)
@@ -270,6 +272,7 @@ def token_nlls(
     model: Any, prompts: Sequence[Prompt], piece: str, *, execution: Execution = DEFAULT_EXECUTION
 ) -> list[np.ndarray]:
     """NLL in nats of each token [T] of each prompt, given all before it; 0 outside the piece and at the very start."""
+    require_causal("scoring a text", model)
     _check_prompts(Voice(model, prompts), 0, None)
     found: list[np.ndarray] = [np.zeros(0)] * len(prompts)
     mesh = mesh_of([model])
@@ -285,6 +288,14 @@ def token_nlls(
 
 def _score(prompt: Prompt, piece: str, nll: np.ndarray) -> Score:
     return score_span(nll, *prompt.spans[piece], prompt.pieces[piece])
+
+
+def require_causal(role: str, *models: Any) -> None:
+    """Refuse, by name, a model that is no causal language model; None stands for a model that is not used."""
+    for model in models:
+        if model is not None and not isinstance(model.config, DecoderConfig):
+            kind = type(model).__name__
+            raise ValueError(f"{role} needs a causal language model, and {model.name} is of the kind {kind}")
 
 
 def check_settings(max_new: int, mix: str = "geometric", prompt_format: str = "chat") -> None:
@@ -304,6 +315,8 @@ def _check_job(
         if len(shares) != len(voices) or min(shares) < 0 or not math.isclose(sum(shares), 1, abs_tol=1e-6):
             raise ValueError(f"a candidate has one share a member, not negative and summing to 1, got {shares}")
     for voice in voices:
+        if type(voice.model.config) not in loop.STEPS:
+            raise ValueError(f"{voice.model.name} writes no text: it is of the kind {type(voice.model).__name__}")
         if len(voice.prompts) != len(voices[0].prompts):
             raise ValueError("every member has one prompt an example")
         _check_prompts(voice, max_new, ids)
@@ -324,7 +337,7 @@ def check_ids(model: Any, ids: Sequence[int], max_new: int, where: str) -> None:
     bad = [i for i in ids if not 0 <= i < rows]
     if bad:
         raise ValueError(f"{where}: token id {bad[0]} is outside {model.name}'s {rows} embeddings")
-    if len(ids) + max_new > limit:
+    if limit is not None and len(ids) + max_new > limit:
         raise ValueError(
             f"{where}: {len(ids)} prompt tokens and {max_new} new ones exceed the {limit} positions of {model.name}"
         )
@@ -384,7 +397,7 @@ def make_plan(job: Job) -> tuple[Plan, tuple]:
     plan = Plan(
         groups=tuple(map(tuple, groups)),
         configs=tuple(model.config for model in leaders),
-        steps=((decoder.step, decoder.logits),) * len(groups),
+        steps=tuple(loop.STEPS[type(model.config)] for model in leaders),
         mix=job.mix,
         width=job.vocabulary.width,
         chunk=min(32, max(4, job.max_new // 4)),

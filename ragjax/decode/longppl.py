@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ragjax.decode.engine import Execution, token_nlls
+from ragjax.decode.engine import Execution, require_causal, token_nlls
 from ragjax.decode.ensemble import share_vocabulary
 from ragjax.decode.prompt import Prompt, encode_after
 from ragjax.decode.score import Score, unscored
@@ -52,6 +52,7 @@ def long_perplexity(
     if window < 1 or stride < 1:
         raise ValueError(f"window and stride count tokens and are at least 1, got {window} and {stride}")
     evaluator = lm if evaluator is None else evaluator
+    require_causal("LongPPL", lm, evaluator)
     share_vocabulary([lm, evaluator])
     limit = min(lm.config.max_positions, evaluator.config.max_positions)
     prompts = [encode_after(lm.tokenizer, g, t, limit) for g, t in zip(given, texts, strict=True)]

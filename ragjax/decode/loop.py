@@ -1,7 +1,8 @@
 """The life of a decode: prefill each member's prompt, then step all members on one shared token.
 
 1. `prefill` reads a batch of left-padded prompts and leaves, for each member, the prompt's cache, the logits of the
-   coming token, and, when asked, the NLL of one span a row.
+   coming token, and, when asked, the NLL of one span a row. For an encoder-decoder the prompt is its source: the
+   encoder reads it, and the decoder has read its start token.
 2. `start` spreads the B examples over their R = B * C rows.
 3. `decode_chunk` runs a jitted `lax.scan` of `plan.chunk` steps with the state donated: choose a token from the mixed
    logits, end the rows that are done, feed the token to every member.
@@ -10,7 +11,7 @@
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import jax
@@ -34,9 +35,11 @@ from ragjax.decode.state import (
     StepOutput,
     finish_reason,
 )
-from ragjax.models import decoder
+from ragjax.models import decoder, t5
+from ragjax.models.architectures import Config
 from ragjax.models.cache import PromptCache, SuffixCache, suffix_shape
 from ragjax.models.config import DecoderConfig
+from ragjax.models.t5_config import T5Config
 from ragjax.runtime import note_program
 from ragjax.sharding import constrain, data_shards, zeros
 from ragjax.typing import Array, Bool, Float, Int, PyTree
@@ -52,18 +55,20 @@ SCORE_BLOCK = 128
 class Prefilled:
     """What a prompt leaves: logits [B, V] of the coming token, the cache, the ids seen, and the span's NLL [B, T].
 
+    Seen are the ids that come before the first one generated: a source is read by another half of the model.
+
     `nll[b, t]` is -log p(token t | tokens before t) inside row b's span and 0 outside, in nats.
     """
 
     logits: Float[Array, "B V"]
-    cache: PromptCache
+    cache: PromptCache | t5.SourceCache
     seen: Bool[Array, "B V"]
     nll: Float[Array, "B T"] | None
 
 
 def prefill(
     params: PyTree,
-    cfg: DecoderConfig,
+    cfg: Config,
     tokens: Int[Array, "B T"],
     valid: Bool[Array, "B T"],
     span: Bool[Array, "B T"] | None = None,
@@ -86,7 +91,7 @@ def _prefill(params, cfg, tokens, valid, span, width, micro) -> Prefilled:
     note_program("prefill", cfg, batch, length, span is not None)
 
     def read(rows: tuple) -> Prefilled:
-        return _read(params, cfg, *rows, width=width)
+        return _READERS[type(cfg)](params, cfg, *rows, width=width)
 
     return in_micro_batches(read, (tokens, valid, span), micro)
 
@@ -113,13 +118,29 @@ def in_micro_batches(read: Callable[[PyTree], PyTree], rows: PyTree, micro: int)
     return jax.tree.map(join, lax.map(read, jax.tree.map(split, rows)))
 
 
-def _read(params, cfg, tokens, valid, span, *, width: int) -> Prefilled:
+def _read_prompt(params, cfg, tokens, valid, span, *, width: int) -> Prefilled:
     hidden, cache = decoder.forward(params, cfg, tokens, valid)
     rows = jnp.arange(tokens.shape[0])[:, None]
     seen = jnp.zeros((tokens.shape[0], width), bool).at[rows, jnp.where(valid, tokens, width)].set(True, mode="drop")
     nll = None if span is None else span_nll(params, hidden, tokens, valid, span, width=width)
     logits = constrain(decoder.logits(params, hidden[:, -1], width), "BV")
     return Prefilled(logits, cache, constrain(seen, "BV"), nll)
+
+
+def _read_source(params, cfg, tokens, valid, span, *, width: int) -> Prefilled:
+    hidden, cache = t5.read(params, cfg, tokens, valid)
+    seen = jnp.broadcast_to(jnp.arange(width) == cfg.start_id, (tokens.shape[0], width))
+    logits = constrain(decoder.logits(params, hidden, width), "BV")
+    return Prefilled(logits, cache, constrain(seen, "BV"), None)
+
+
+_READERS: Mapping[type, Callable[..., Prefilled]] = {DecoderConfig: _read_prompt, T5Config: _read_source}
+
+STEPS: Mapping[type, tuple[Callable, Callable]] = {
+    DecoderConfig: (decoder.step, decoder.logits),
+    T5Config: (t5.step, decoder.logits),
+}
+"""The step and the logits function of every architecture that writes, by the type of its config."""
 
 
 def span_nll(

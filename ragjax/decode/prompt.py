@@ -7,8 +7,10 @@ spelling kept as plain text.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import jinja2
@@ -45,6 +47,13 @@ def encode(tokenizer: Any, text: str) -> tuple[int, ...]:
     return (*_bos(tokenizer), *encode_alone(tokenizer, text))
 
 
+def encode_source(tokenizer: Any, text: str) -> tuple[int, ...]:
+    """Ids of a text for an encoder: what the tokenizer puts at its end, such as T5's `</s>`, is put there."""
+    last = tokenizer("", verbose=False)["input_ids"][-1:]
+    end = tuple(last) if last and last[0] == tokenizer.eos_token_id else ()
+    return (*encode_alone(tokenizer, text), *end)
+
+
 def encode_alone(tokenizer: Any, text: str) -> tuple[int, ...]:
     """Ids of a text as it stands: no special token is added, and nothing in it is one."""
     return _text_ids(tokenizer, text)[0] if text else ()
@@ -68,7 +77,21 @@ def encode_after(tokenizer: Any, before: str, text: str, limit: int) -> Prompt:
 
 def count_tokens(tokenizer: Any, text: str) -> int:
     """Tokens of a text as it stands, without special tokens."""
-    return len(encode_alone(tokenizer, text))
+    return count_each(tokenizer, [text])[0]
+
+
+def count_each(tokenizer: Any, texts: Sequence[str]) -> list[int]:
+    """The tokens of each text, as `count_tokens` counts them, in one call."""
+    if not texts:
+        return []
+    found = tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False)
+    return [len(ids) if text else 0 for ids, text in zip(found["input_ids"], texts, strict=True)]
+
+
+def count_prefixes(tokenizer: Any, text: str, ends: Sequence[int]) -> list[int]:
+    """About the tokens of each prefix `text[:end]`, from one tokenisation: those of the whole that end within it."""
+    stops = [stop for _, stop in _text_ids(tokenizer, text)[1]]
+    return [bisect_right(stops, end) for end in ends]
 
 
 def build_prompt(
@@ -209,7 +232,26 @@ def _special_tokens(tokenizer: Any) -> re.Pattern | None:
 
 
 def _text_ids(tokenizer: Any, text: str) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
-    return _ids(tokenizer, text, as_text=True)
+    ids, offsets = _ids(tokenizer, text, as_text=True)
+    if _special_ids(tokenizer).isdisjoint(ids):
+        return ids, offsets
+    # A unigram vocabulary holds its special tokens as pieces too, and finds them in a text that spells them: such a
+    # piece is read one character at a time.
+    pairs = []
+    for index, (start, stop) in zip(ids, offsets, strict=True):
+        if index in _special_ids(tokenizer):
+            letters = tokenizer.convert_tokens_to_ids(list(text[start:stop]))
+            pairs += [(letter, (start + n, start + n + 1)) for n, letter in enumerate(letters)]
+        else:
+            pairs.append((index, (start, stop)))
+    return tuple(index for index, _ in pairs), [place for _, place in pairs]
+
+
+@lru_cache(maxsize=8)
+def _special_ids(tokenizer: Any) -> frozenset[int]:
+    """The ids that no text may become; unknown text is text."""
+    added = tokenizer.added_tokens_decoder.items()
+    return frozenset(index for index, token in added if token.special and index != tokenizer.unk_token_id)
 
 
 def _ids(tokenizer: Any, text: str, *, as_text: bool) -> tuple[tuple[int, ...], list[tuple[int, int]]]:

@@ -15,7 +15,7 @@ import numpy as np
 from flax import struct
 
 from ragjax.decode.buckets import left_pad, plan_batches
-from ragjax.decode.engine import check_ids
+from ragjax.decode.engine import check_ids, require_causal
 from ragjax.decode.loop import PREFILL_TOKENS, in_micro_batches
 from ragjax.decode.prompt import encode_alone
 from ragjax.models import decoder
@@ -81,6 +81,7 @@ def pooled_states(
       ValueError: for a setting that cannot be, a family without BOS where one is asked for, or a text too long for
         the model, naming its row.
     """
+    require_causal("pooling states", lm)
     block = block_of(lm.config, layer)
     rows = _tokenize(lm, texts, first_token)
     with on_mesh(mesh_of([lm])):

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ragjax.decode.engine import Execution, Sampling, Voice, decode_prompts, score_prompts
-from ragjax.decode.prompt import Prompt, build_chat, decode_text, encode, encode_after
+from ragjax.decode.engine import Execution, Sampling, Voice, decode_prompts, require_causal, score_prompts
+from ragjax.decode.prompt import Prompt, build_chat, decode_text, encode, encode_after, encode_source
 from ragjax.decode.score import Score, unscored
 from ragjax.decode.state import Decoded
+from ragjax.models.t5_config import T5Config
 
 
 class DecodeFailed(RuntimeError):
@@ -48,9 +49,9 @@ def generate(
     """Generate from prompts: greedy unless a temperature is given.
 
     Args:
-      lm: a `LanguageModel`.
-      prompts: a str is continued as it stands; a list of `{role, content}` messages is answered as a chat. A list of
-        either gives a list of results.
+      lm: a `LanguageModel`, or an `EncoderDecoder`.
+      prompts: a str is continued as it stands, or is the encoder's source; a list of `{role, content}` messages is
+        answered as a chat. A list of either gives a list of results.
       max_new: the most new tokens, whatever the prompt's length.
       candidates: how many samples a prompt; each prompt's result is then a list. They differ only when sampled.
       ids: names for the prompts, which key their random streams; default: their content.
@@ -86,9 +87,16 @@ def raise_failed(rows: Sequence[Decoded]) -> None:
             raise DecodeFailed(f"row {number} {row.finish_reason}")
 
 
+def text_prompt(lm: Any, text: str) -> Prompt:
+    """A text as its model reads it: to be continued, or the source of an encoder-decoder."""
+    ids = encode_source if isinstance(lm.config, T5Config) else encode
+    return Prompt(ids(lm.tokenizer, text), text)
+
+
 def _prompt(lm: Any, prompt: Any) -> Prompt:
     if isinstance(prompt, str):
-        return Prompt(encode(lm.tokenizer, prompt), prompt)
+        return text_prompt(lm, prompt)
+    require_causal("a chat", lm)
     return build_chat(lm.tokenizer, prompt)
 
 
@@ -110,6 +118,7 @@ def perplexity(
       A `Score` (`.perplexity`, `.nll`, `.count`, `.bits_per_byte`), or a list of them; see
       `ragjax.decode.score.summarize` for their means.
     """
+    require_causal("perplexity", lm)
     single = isinstance(texts, str)
     several = [texts] if single else list(texts)
     before = [given or ""] * len(several) if given is None or isinstance(given, str) else list(given)

@@ -10,7 +10,15 @@ from typing import Any
 
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, fill_template, number_documents
 from ragjax.data.records import Document
-from ragjax.decode.engine import Execution, Sampling, Voice, check_settings, decode_prompts, score_prompts
+from ragjax.decode.engine import (
+    Execution,
+    Sampling,
+    Voice,
+    check_settings,
+    decode_prompts,
+    require_causal,
+    score_prompts,
+)
 from ragjax.decode.prompt import Prompt, build_prompt, decode_text
 from ragjax.decode.score import Score
 from ragjax.decode.text import raise_failed
@@ -62,6 +70,7 @@ class Reader:
     shots: Demonstrations = ()
 
     def __post_init__(self) -> None:
+        require_causal("a reader", self.lm)
         check_settings(self.max_new, prompt_format=self.prompt_format)
         Sampling(temperature=self.temperature, top_p=self.top_p, seed=self.seed)
         if self.order not in ORDERS:

@@ -32,6 +32,7 @@ from ragjax.evals.parts import (
     write_lines,
     write_part,
 )
+from ragjax.runtime import describe_error
 
 logger = logging.getLogger(__name__)
 
@@ -237,11 +238,6 @@ def checked(outcome: Outcome) -> Outcome:
     for row in [*(row for point in rows for row in point), *timings]:
         encode_line(row)
     return outcome
-
-
-def describe_error(error: Exception) -> str:
-    """The kind of an error and the first line of its message."""
-    return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
 
 
 def execute(task: Task, tries: int, execution: Mapping[str, Any], parts: epath.Path, tell: Tell) -> Part:

@@ -6,19 +6,25 @@ Which architecture a checkpoint belongs to is told by its `model_type` and, from
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ragjax.models import bert, deberta, decoder
+from ragjax.models import bert, deberta, decoder, t5
 from ragjax.models.config import DECODER_PARSERS, DecoderConfig
 from ragjax.models.encoder_config import ENCODER_PARSERS, BertConfig, DebertaConfig, EncoderConfig
+from ragjax.models.t5_config import T5Config, parse_t5
 from ragjax.typing import PyTree
 
-Config = DecoderConfig | EncoderConfig
+Config = DecoderConfig | EncoderConfig | T5Config
 
-PARSERS: Mapping[str, Callable[[Mapping[str, Any]], Config]] = {**DECODER_PARSERS, **ENCODER_PARSERS}
+PARSERS: Mapping[str, Callable[[Mapping[str, Any]], Config]] = {
+    **DECODER_PARSERS,
+    **ENCODER_PARSERS,
+    "t5": parse_t5,
+}
 
 _ABSTRACT: Mapping[type, Callable[[Any, Any], PyTree]] = {
     DecoderConfig: decoder.abstract,
     BertConfig: bert.abstract,
     DebertaConfig: deberta.abstract,
+    T5Config: t5.abstract,
 }
 
 

@@ -171,19 +171,18 @@ def step_attention(
     *,
     scale: float,
     window: int | None,
+    bias: Float[Array, "N P+S"] | None = None,
 ) -> Float[Array, "R N H"]:
     """Attention of one new token a row to its example's prompt and to its own suffix up to `cursor`.
 
     A prompt ends at its last slot, in every row, and the suffix goes on from there. The R / B candidates of an example
-    share the prompt's cache: they are folded into its query groups, so that the cache is read once and never repeated.
+    share the prompt's cache, which is read once and never repeated. A `bias` is added to the scaled scores.
     """
     rows, heads, width = q.shape
     batch, groups, length = prompt_k.shape[:3]
     candidates, each = rows // batch, heads // groups
-    folded = q.reshape(batch, candidates, groups, each, width).swapaxes(1, 2)
-    folded = folded.reshape(batch, groups, candidates * each, width)
-    to_prompt = product("bkmh,bksh->bkms", folded, prompt_k, accumulate=True)
-    to_prompt = to_prompt.reshape(batch, groups, candidates, each, length).swapaxes(1, 2)
+    to_prompt = product("bkmh,bksh->bkms", _fold(q, batch, groups), prompt_k, accumulate=True)
+    to_prompt = _unfold(to_prompt, candidates)
     own = q.reshape(rows, groups, each, width)
     to_suffix = product("rkgh,rksh->rkgs", own, suffix_k, accumulate=True)
     to_suffix = to_suffix.reshape(batch, candidates, groups, each, -1)
@@ -191,12 +190,40 @@ def step_attention(
     slots = jnp.arange(length + to_suffix.shape[-1])
     real = jnp.pad(prompt_valid, ((0, 0), (0, to_suffix.shape[-1])), constant_values=True)
     mask = (real & in_window(length + cursor - slots, window))[:, None, None, None]
-    weights = masked_softmax(jnp.concatenate([to_prompt, to_suffix], axis=-1) * scale, mask)
-    weights = weights.astype(prompt_v.dtype)
+    scores = jnp.concatenate([to_prompt, to_suffix], axis=-1) * scale
+    scores = plus(scores, None if bias is None else bias.reshape(groups, each, -1))
+    weights = masked_softmax(scores, mask).astype(prompt_v.dtype)
 
     from_prompt = weights[..., :length].swapaxes(1, 2).reshape(batch, groups, candidates * each, length)
-    from_prompt = product("bkms,bksh->bkmh", from_prompt, prompt_v)
-    from_prompt = from_prompt.reshape(batch, groups, candidates, each, width).swapaxes(1, 2)
+    from_prompt = _unfold(product("bkms,bksh->bkmh", from_prompt, prompt_v), candidates)
     from_suffix = weights[..., length:].reshape(rows, groups, each, -1)
     from_suffix = product("rkgs,rksh->rkgh", from_suffix, suffix_v)
     return from_prompt.reshape(rows, heads, width) + from_suffix.reshape(rows, heads, width)
+
+
+def prompt_attention(
+    q: Float[Array, "R N H"],
+    k: Float[Array, "B K P H"],
+    v: Float[Array, "B K P H"],
+    valid: Bool[Array, "B P"],
+    *,
+    scale: float,
+) -> Float[Array, "R N H"]:
+    """Attention of one new token a row to what its example's candidates share, and to nothing else."""
+    batch, groups = k.shape[:2]
+    scores = product("bkmh,bksh->bkms", _fold(q, batch, groups), k, accumulate=True) * scale
+    weights = masked_softmax(scores, valid[:, None, None]).astype(v.dtype)
+    mixed = product("bkms,bksh->bkmh", weights, v)
+    return _unfold(mixed, q.shape[0] // batch).reshape(q.shape)
+
+
+def _fold(q: Float[Array, "R N H"], batch: int, groups: int) -> Float[Array, "B K m H"]:
+    """The candidates of an example in its query groups, so that products read what they share once: m = C * G."""
+    rows, heads, width = q.shape
+    folded = q.reshape(batch, rows // batch, groups, heads // groups, width).swapaxes(1, 2)
+    return folded.reshape(batch, groups, -1, width)
+
+
+def _unfold(x: Float[Array, "B K m n"], candidates: int) -> Float[Array, "B C K G n"]:
+    batch, groups, _, width = x.shape
+    return x.reshape(batch, groups, candidates, -1, width).swapaxes(1, 2)

@@ -4,13 +4,17 @@ A table may hold rules for leaves that one of its families lacks (a bias, a norm
 tensors, and a tensor that none asked for is refused.
 """
 
-from collections.abc import Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
+from typing import Any
 
 from ragjax.models.architectures import Config
-from ragjax.models.encoder_config import EncoderConfig
+from ragjax.models.config import DecoderConfig
+from ragjax.models.encoder_config import BertConfig, DebertaConfig
+from ragjax.models.t5_config import T5Config
 from ragjax.weights.encoder_tables import encoder_table
 from ragjax.weights.keymap import KeyTable, Rule
+from ragjax.weights.t5_tables import t5_table
 
 _BLOCK = "model.layers.{i}."
 
@@ -86,8 +90,14 @@ DECODER_TABLES = {
 }
 
 
+_TABLES: Mapping[type, Callable[[Any, Container[str]], KeyTable]] = {
+    DecoderConfig: lambda cfg, names: DECODER_TABLES[cfg.family],
+    BertConfig: encoder_table,
+    DebertaConfig: encoder_table,
+    T5Config: t5_table,
+}
+
+
 def table_of(cfg: Config, names: Container[str]) -> KeyTable:
     """The key table of a checkpoint: that of its family, in the spelling that the stored `names` have."""
-    if isinstance(cfg, EncoderConfig):
-        return encoder_table(cfg, names)
-    return DECODER_TABLES[cfg.family]
+    return _TABLES[type(cfg)](cfg, names)

@@ -80,8 +80,7 @@ def test_documents_are_texts_or_fields():
     assert as_document({"text": "x", "url": "u"}).meta == {"url": "u"}
     with pytest.raises(ValueError, match="a document is a text or has the fields title and text"):
         as_document({"title": "t"})
-    with pytest.raises(ValueError, match="a document needs a text"):
-        as_document(" ")
+    assert as_document(" ") == as_document({"text": None, "title": "t"}) == Document("")
 
 
 def test_documents_are_numbered_with_their_titles():
@@ -117,6 +116,7 @@ def test_the_shipped_prompts_have_a_place_for_every_piece():
         "context_user": {"question"},
         "compact_user": {"question", "documents"},
         "compact_next": {"question", "documents", "summary", "evaluation"},
+        "merge_user": {"question", "sentences"},
         "read_question_first": {"question", "context"},
         "read_context_first": {"question", "context"},
         "read_alone": {"question"},
@@ -132,6 +132,6 @@ def test_results_depend_on_the_texts_of_the_roles_they_use_alone():
     other = dataclasses.replace(DEFAULT_PROMPTS, compact_next="{question} {summary} {evaluation} {documents}")
     assert words == texts_of(other, ("compress", "context", "read"))
     assert texts_of(other, ("compact",)) != texts_of(DEFAULT_PROMPTS, ("compact",))
-    assert set(words) | set(texts_of(other, ("compact",))) == {f.name for f in dataclasses.fields(other)}
+    assert set(words) | set(texts_of(other, ("compact", "merge"))) == {f.name for f in dataclasses.fields(other)}
     # Results made before there were texts of CompAct can still be resumed.
     assert digest(words) == "0c0a640e789c4646"

@@ -39,7 +39,7 @@ def resolve(name):
 
 
 def check(models):
-    for name, _ in models:
+    for name, _, _ in models:
         resolve(name)
 
 
@@ -171,6 +171,7 @@ LIBRARY = Library(
     chooser=XCompress,
     selector=FakeSelector,
     calibrate=None,
+    named=None,
 )
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from rich.console import Console
 from experiments.evidence import decoding_shares, severity
 from experiments.experiment import Experiment
 from experiments.summary import choose_references, perplexity, speed, summarize
-from experiments.table import COLUMNS, describe_counts, make_table
+from experiments.table import COLUMNS, describe_counts, describe_statuses, make_table
 
 
 def make_row(item, em=0.0, f1=0.0, point="p", hits=1.0, retrieved=10, compressed=5, nll=1.0, count=2, **changes):
@@ -21,6 +21,9 @@ def make_row(item, em=0.0, f1=0.0, point="p", hits=1.0, retrieved=10, compressed
         "item": item,
         "status": "ok",
         "text": "text",
+        "requested": None,
+        "achieved": 5,
+        "source_tokens": 10,
         "finish_reason": "stop",
         "reading": {"finish_reason": "stop"},
         "dropped_documents": 0,
@@ -32,6 +35,25 @@ def make_row(item, em=0.0, f1=0.0, point="p", hits=1.0, retrieved=10, compressed
         "perplexity": measured,
         **changes,
     }
+
+
+def test_a_budget_is_told_beside_what_was_achieved_and_each_status():
+    rows = [make_row("a", requested=5, achieved=2), make_row("b", requested=10, achieved=4, source_tokens=20)]
+    rows += [make_row("c", requested=5, achieved=0, status="too_small")]
+    summary = summarize(rows, [], {"p": "p"})
+    found = summary["points"]["p"]["budget"]
+    assert (found["requested"]["value"], found["achieved"]["value"]) == (0.5, 0.15)
+    assert describe_statuses(summary) == ["p: ok 67%, too_small 33%"]
+    console = Console(width=160, record=True)
+    console.print(make_table(summary, "study"))
+    heading, values = (
+        next(line for line in console.export_text(clear=False).splitlines() if w in line) for w in ("Budget", " p ")
+    )
+    cells = dict(zip((c.strip() for c in heading.split("┃")), (c.strip() for c in values.split("│")), strict=True))
+    assert (cells["Budget"], cells["Achieved"]) == ("50.0", "15.0")
+    free = summarize([make_row("a")], [], {"p": "p"})
+    assert free["points"]["p"]["budget"]["requested"]["value"] is None
+    assert describe_statuses(free) == []
 
 
 def test_E11_columns_and_scale_come_back_from_summary_and_table():
@@ -114,7 +136,7 @@ def test_cuts_and_budgets_too_small_are_counted_and_told():
     assert (summary["points"]["p"]["counts"]["cut_evidence"], summary["points"]["p"]["counts"]["too_small"]) == (1, 1)
     told = describe_counts(summary)
     assert "rows with evidence cut at its limit: p 1" in told
-    assert "rows with a budget that no word fits: p 1" in told
+    assert "rows with a budget that nothing fits: p 1" in told
     assert "note: merged" in told
 
 

@@ -221,7 +221,7 @@ def test_every_real_config_parses_or_is_refused_by_name(shared):
         if raw["model_type"] in DECODER_PARSERS:
             parsed[path.stem] = facts(parse_config(raw))
         elif raw["model_type"] in PARSERS:
-            assert parse_config(raw).family == raw["model_type"]
+            parse_config(raw)  # their facts are tested beside their architectures
         else:
             with pytest.raises(ValueError, match=f"'{raw['model_type']}' is not supported"):
                 parse_config(raw)

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from ragjax.models.architectures import PARSERS, parse_config
+from ragjax.models.architectures import parse_config
+from ragjax.models.config import DECODER_PARSERS
 from ragjax.models.decoder import abstract
 from ragjax.models.published import SHAPES, published_config
 from ragjax.weights.keymap import leaf_specs
@@ -38,6 +39,6 @@ def test_the_published_shapes_are_the_decoders_configs(shared):
     published = {}
     for path in (shared / "models" / "configs").glob("*.json"):
         raw = json.loads(path.read_text())
-        if raw.get("model_type") in PARSERS and not path.name.startswith("variant_"):
+        if raw.get("model_type") in DECODER_PARSERS and not path.name.startswith("variant_"):
             published[path.stem.replace("__", "/")] = parse_config(raw)
     assert {name: published_config(name) for name in SHAPES} == published

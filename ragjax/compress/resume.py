@@ -1,0 +1,93 @@
+"""A file of compressed questions that can be gone on with.
+
+Beside `FILE` lies `FILE.settings.json`, written first: what defines its lines. Lines are appended whole; one that was
+cut by a kill is taken off, and made again.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ragjax.compress.stream import BadRow, Line, encode_line
+from ragjax.data.identity import content_hash
+from ragjax.data.records import Example
+
+
+class OutputRefused(ValueError):
+    """A file that cannot be gone on with; the message says why."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """A file that is written to, and the contents of the examples that it holds already, by id."""
+
+    path: Path
+    done: Mapping[str, str]
+
+    def rest(self, rows: Iterator[Example | BadRow]) -> Iterator[Example]:
+        """The rows that are still to be made; those that could not be read are not tried again.
+
+        Raises:
+          OutputRefused: an id of the file now stands for another question or other documents.
+        """
+        for row in rows:
+            if isinstance(row, BadRow):
+                if f"line {row.line}" not in self.done:
+                    yield row
+            elif row.id not in self.done:
+                yield row
+            elif self.done[row.id] != content_hash(row, golds=False):
+                raise OutputRefused(f"{self.path}: {row.id!r} was another question, or had other documents")
+
+    def append(self, lines: Sequence[Line]) -> None:
+        """Write lines, on the disk when this returns."""
+        with self.path.open("ab") as file:
+            file.write(b"".join(map(encode_line, lines)))
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def open_output(path: Path, settings: Mapping[str, Any]) -> Output:
+    """The file at `path`, new or gone on with.
+
+    Raises:
+      OutputRefused: the file was not made by this program, or with other settings; names the first that differs.
+    """
+    beside = path.with_name(f"{path.name}.settings.json")
+    if path.exists() and not beside.exists():
+        raise OutputRefused(f"{path} exists and has no {beside.name} beside it: choose another name")
+    if beside.exists():
+        _check_settings(path, json.loads(beside.read_bytes()), json.loads(json.dumps(settings)))
+        return Output(path, _read_done(path))
+    partial = beside.with_name(f".{beside.name}.partial")
+    partial.write_text(json.dumps(settings, indent=2))
+    partial.replace(beside)
+    path.touch()
+    return Output(path, {})
+
+
+def _check_settings(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    for name in (*new, *(name for name in old if name not in new)):
+        if old.get(name) != new.get(name):
+            raise OutputRefused(
+                f"{path}: {name} was {old.get(name)!r} and is now {new.get(name)!r}: choose another file"
+            )
+
+
+def _read_done(path: Path) -> dict[str, str]:
+    """The contents by id of the whole lines of a file; what a kill left of a last line is taken off."""
+    raw = path.read_bytes() if path.exists() else b""
+    whole = raw[: raw.rfind(b"\n") + 1]
+    if whole != raw:
+        os.truncate(path, len(whole))
+    done = {}
+    for number, text in enumerate(whole.splitlines(), 1):
+        try:
+            line = json.loads(text)
+            done[line["id"] or f"line {line['line']}"] = line.get("content", "")
+        except (ValueError, LookupError, TypeError) as error:
+            raise OutputRefused(f"{path}, line {number}: no line of this program ({error!r})") from error
+    return done

@@ -1,0 +1,176 @@
+"""The compress command: lines in, lines out with a status each, a file to go on with, mistakes told before any work."""
+
+import io
+import json
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from ragjax.compress import __main__ as command
+from ragjax.testing import byte_tokenizer, random_params, tiny_config, write_checkpoint
+
+ROWS = [
+    {"id": "a", "question": "Who keeps the mill?", "docs": ["Ada keeps the mill. It is old.", "A mill is a house."]},
+    {
+        "id": "b",
+        "question": "Where is the lake?",
+        "docs": [{"title": "Lake", "text": "The lake is in Orr. It is deep."}],
+    },
+    {"question": "Is it empty?", "docs": []},
+    {"id": "b", "question": "Where is the sea?", "docs": ["The sea is far. It is cold."]},
+]
+TEXT = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+
+
+@pytest.fixture(scope="module")
+def generator(tmp_path_factory):
+    cfg = tiny_config()
+    return str(write_checkpoint(tmp_path_factory.mktemp("tiny") / "model", cfg, random_params(cfg), byte_tokenizer()))
+
+
+@pytest.fixture
+def call(generator, monkeypatch, capfdbinary):
+    """Runs the command on some bytes: exit code, lines, what was said."""
+
+    def run(*arguments, given=TEXT, method="extract"):
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(given)))
+        code = command.main(["--method", method, "--generator", generator, *arguments])
+        out, err = capfdbinary.readouterr()
+        return code, [json.loads(line) for line in out.splitlines()], err.decode()
+
+    return run
+
+
+def test_a_line_a_question_in_order_each_with_its_status(call):
+    code, lines, _ = call("--budget", "0.5", "--batch", "2")
+    assert code == 0
+    assert [lines[i]["id"] for i in (0, 1, 3)] == ["a", "b", "b#2"]
+    assert [line["status"] for line in lines] == ["ok", "ok", "empty", "ok"]
+    first = lines[0]
+    assert first["text"] == "Ada keeps the mill." == first["units"][0]["text"]
+    assert first["units"][0]["sources"] == ["0.0"]
+    assert first["units"][0]["spans"] == [[0, 0, 19]]
+    assert first["achieved"] == len(first["text"]) <= first["requested"] == first["source_tokens"] // 2
+    assert lines[2]["rate"] is None
+
+
+def test_a_budget_in_tokens_and_settings_of_the_method(call):
+    _, lines, _ = call("--budget", "200", "--set", "most=1")
+    assert [line["status"] for line in lines] == ["short_input", "short_input", "empty", "short_input"]
+    _, lines, _ = call("--set", "most=1")
+    assert [len(line["units"]) for line in lines] == [1, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--budget", "1.5"], "--budget 1.5: a budget's fraction lies in (0, 1], got 1.5"),
+        (["--budget", "much"], "--budget much: could not convert"),
+        (["--set", "mots=1"], "extract has no setting 'mots'; it has most, language"),
+        (["--set", "most"], "--set takes key=value, got 'most'"),
+        (["--scorer", "bi_encoder"], "--scorer bi_encoder needs --encoder"),
+        (["--model", "other"], "extract has no model of its own"),
+        (["--data", "nowhere.jsonl"], "nowhere.jsonl"),
+        (["--batch", "0"], "--batch counts questions and is at least 1, got 0"),
+    ],
+)
+def test_mistakes_are_told_before_any_model_loads(call, monkeypatch, arguments, told):
+    monkeypatch.setattr(command, "load", lambda name: pytest.fail("a model was loaded"))
+    monkeypatch.setattr(command, "load_vocabulary", lambda name: pytest.fail("a vocabulary was loaded"))
+    code, lines, said = call(*arguments)
+    assert (code, lines) == (2, [])
+    assert told in said
+
+
+def test_a_model_of_another_kind_is_refused_by_name(call, generator):
+    code, _, said = call("--model", generator, method="llmlingua2")
+    assert code == 2
+    assert f"{generator} is a causal language model, where an encoder is needed" in said
+
+
+def test_a_broken_line_is_named_or_with_lenient_given_a_status(call):
+    given = TEXT.splitlines(keepends=True)
+    given.insert(1, b'{"question": "cut"\n')
+    code, lines, said = call(given=b"".join(given))
+    assert (code, lines) == (2, [])
+    assert "standard input, line 2: not valid JSON" in said
+    code, lines, said = call("--lenient", given=b"".join(given))
+    assert code == 1
+    assert [line["id"] for line in lines][:3] == ["a", None, "b"]
+    assert lines[1]["status"].startswith("failed(line 2: not valid JSON")
+    assert "1 rows failed" in said
+
+
+def test_a_row_that_raises_fails_alone(call, monkeypatch):
+    real = command.build
+
+    def build(*arguments):
+        inner = real(*arguments)
+
+        def compress(examples, budget):
+            if any(example.id == "b" for example in examples):
+                raise FloatingPointError("no number")
+            return inner.compress(examples, budget)
+
+        return SimpleNamespace(compress=compress)
+
+    monkeypatch.setattr(command, "build", build)
+    code, lines, _ = call()
+    assert code == 1
+    assert [line["status"] for line in lines] == ["ok", "failed(FloatingPointError: no number)", "empty", "ok"]
+
+
+def test_J01_a_file_is_gone_on_with_byte_for_byte(call, tmp_path):
+    whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
+    assert call("--out", str(whole), "--batch", "1")[0] == 0
+    assert call("--out", str(cut), given=b"".join(TEXT.splitlines(keepends=True)[:2]))[0] == 0
+    with cut.open("ab") as file:
+        file.write(b'{"id": "torn')
+    code, lines, _ = call("--out", str(cut))
+    assert (code, lines) == (0, [])
+    assert cut.read_bytes() == whole.read_bytes()
+    before = cut.stat().st_mtime_ns
+    assert call("--out", str(cut))[0] == 0
+    assert cut.stat().st_mtime_ns == before
+
+
+def test_J03_other_settings_documents_or_files_are_refused(call, tmp_path):
+    out = tmp_path / "out.jsonl"
+    assert call("--out", str(out), "--budget", "0.5")[0] == 0
+    code, _, said = call("--out", str(out), "--budget", "0.25")
+    assert code == 2
+    assert "budget was '0.5' and is now '0.25'" in said
+    code, _, said = call("--out", str(out), "--budget", "0.5", given=TEXT.replace(b"deep", b"flat"))
+    assert code == 2
+    assert "'b' was another question, or had other documents" in said
+    (tmp_path / "mine.jsonl").write_text("{}\n")
+    code, _, said = call("--out", str(tmp_path / "mine.jsonl"))
+    assert code == 2
+    assert "mine.jsonl exists and has no mine.jsonl.settings.json beside it" in said
+
+
+def start(generator, *arguments, **pipes):
+    words = [sys.executable, "-m", "ragjax.compress", "--method", "extract", "--generator", generator, *arguments]
+    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **pipes)
+
+
+def test_lines_leave_while_the_input_is_still_open(generator):
+    with start(generator, "--batch", "1") as process:
+        process.stdin.write(TEXT.splitlines(keepends=True)[0])
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == "a"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 130
+        assert b"stopped" in process.stderr.read()
+
+
+def test_a_reader_that_has_enough_is_no_error(generator):
+    with start(generator, "--batch", "1") as process:
+        process.stdout.close()
+        process.stdin.write(TEXT)
+        process.stdin.close()
+        assert process.wait(timeout=60) == 0
+        assert b"Traceback" not in process.stderr.read()

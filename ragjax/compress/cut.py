@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ragjax.data.records import Document
-from ragjax.decode.prompt import count_tokens
+from ragjax.decode.prompt import count_tokens, special_ids
 
 # Kana and ideographs, and their marks: each ends a word, as the character before it does.
 _CJK = "\u3001-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
@@ -17,7 +17,12 @@ def count_each(tokenizer: Any, texts: Sequence[str]) -> list[int]:
     if not texts:
         return []
     found = tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False)
-    return [len(ids) for ids in found["input_ids"]]
+    specials = special_ids(tokenizer)
+    # Text that spells a special token is text, in whatever way the tokenizer was asked.
+    return [
+        len(ids) if specials.isdisjoint(ids) else count_tokens(tokenizer, text)
+        for text, ids in zip(texts, found["input_ids"], strict=True)
+    ]
 
 
 def source_length(tokenizer: Any, documents: Sequence[Document]) -> int:

@@ -218,13 +218,13 @@ def _special_tokens(tokenizer: Any) -> re.Pattern | None:
 
 def _text_ids(tokenizer: Any, text: str) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
     ids, offsets = _ids(tokenizer, text, as_text=True)
-    if _special_ids(tokenizer).isdisjoint(ids):
+    if special_ids(tokenizer).isdisjoint(ids):
         return ids, offsets
     # A unigram vocabulary holds its special tokens as pieces too, and finds them in a text that spells them: such a
     # piece is read one character at a time.
     pairs = []
     for index, (start, stop) in zip(ids, offsets, strict=True):
-        if index in _special_ids(tokenizer):
+        if index in special_ids(tokenizer):
             letters = tokenizer.convert_tokens_to_ids(list(text[start:stop]))
             pairs += [(letter, (start + n, start + n + 1)) for n, letter in enumerate(letters)]
         else:
@@ -233,7 +233,7 @@ def _text_ids(tokenizer: Any, text: str) -> tuple[tuple[int, ...], list[tuple[in
 
 
 @lru_cache(maxsize=8)
-def _special_ids(tokenizer: Any) -> frozenset[int]:
+def special_ids(tokenizer: Any) -> frozenset[int]:
     """The ids that no text may become; unknown text is text."""
     added = tokenizer.added_tokens_decoder.items()
     return frozenset(index for index, token in added if token.special and index != tokenizer.unk_token_id)

@@ -1,9 +1,9 @@
 """What the reader is shown for each question, and what it cost to make: the first half of a batch's way.
 
 `Decoding` shows the documents as they are, or texts that one compressor writes at several weights of the target over
-one prompt cache; `Writing` texts that are cut to several budgets, `Fitting` units that are ranked once and taken by
-several budgets. `ragjax`'s choosers have a file of their own (`experiments.choosing`). Each stage's wall-clock time,
-compilation aside, is charged to the points that need it.
+one prompt cache; `Fitting` what one compressor makes of them at several budgets. `ragjax`'s choosers have a file of
+their own (`experiments.choosing`). Each stage's wall-clock time, compilation aside, is charged to the points that need
+it.
 """
 
 import time
@@ -111,36 +111,8 @@ class Decoding:
 
 
 @dataclass(frozen=True)
-class Writing:
-    """Points whose evidence one compressor writes, and that differ in their budget alone; as `Decoding`."""
-
-    compressor: Any
-    count: Callable[[str], int]
-    tokenizer: Any
-
-    def gather(
-        self, points: Mapping[int, Experiment], examples: Sequence[Example], tell: Tell
-    ) -> tuple[list[list[Evidence]], list[Row]]:
-        """As `Maker.gather`: one decode, which every point needs."""
-        tell("compressing")
-        written, clock = timed(lambda: self.compressor.compress(examples, None))
-        evidence = [
-            [as_evidence([one], self.count) for one in self._within(written, examples, p)] for p in points.values()
-        ]
-        tokens = decoded_tokens(written)
-        return evidence, [charge("compress", clock, p, 1.0, tokens, len(examples)) for p in points]
-
-    def _within(
-        self, written: Sequence[Compressed], examples: Sequence[Example], point: Experiment
-    ) -> list[Compressed]:
-        """The texts within a point's budget."""
-        budget = Budget.of(point.budget)
-        return [fit_written(self.tokenizer, e, of, budget) for e, of in zip(examples, written, strict=True)]
-
-
-@dataclass(frozen=True)
 class Fitting:
-    """Points whose evidence is taken from the documents by one ranking, and that differ in their budget alone."""
+    """Points that differ in their budget alone: their models run once. `count` counts the reader's tokens."""
 
     compressor: Any
     count: Callable[[str], int]
@@ -148,16 +120,13 @@ class Fitting:
     def gather(
         self, points: Mapping[int, Experiment], examples: Sequence[Example], tell: Tell
     ) -> tuple[list[list[Evidence]], list[Row]]:
-        """As `Maker.gather`: ranked once, which every point needs, then fitted to each budget."""
-        tell("ranking")
-        ranked, clock = timed(lambda: self.compressor.rank(examples))
-        evidence, timings = [], [charge("rank", clock, p, 1.0, 0, len(examples)) for p in points]
-        for p, point in points.items():
-            budget = Budget.of(point.budget)
-            found, clock = timed(lambda budget=budget: self.compressor.fit(examples, ranked, budget))
-            evidence.append([as_evidence([one], self.count) for one in found])
-            timings.append(charge("fit", clock, p, 1.0, 0, len(examples)))
-        return evidence, timings
+        """As `Maker.gather`; every point needs all of the work."""
+        tell("compressing")
+        budgets = [Budget.of(point.budget) for point in points.values()]
+        found, clock = timed(lambda: self.compressor.compress_budgets(examples, budgets))
+        tokens = sum(max(one.decoded_tokens for one in of) for of in zip(*found, strict=True))
+        evidence = [[as_evidence([one], self.count) for one in row] for row in found]
+        return evidence, [charge("compress", clock, p, 1.0, tokens, len(examples)) for p in points]
 
 
 def as_evidence(parts: Sequence[Compressed], count: Callable[[str], int]) -> Evidence:

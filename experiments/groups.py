@@ -6,7 +6,7 @@ from functools import cache, partial
 from typing import Any
 
 from experiments.choosing import SCORERS, Choosing
-from experiments.evidence import Decoding, Fitting, Maker, Writing, alphas_of
+from experiments.evidence import Decoding, Fitting, Maker, alphas_of
 from experiments.experiment import Experiment
 from experiments.fitting import make_fitting
 from experiments.methods import FREE_FIELDS, METHODS, READ_WITH, SHARED_FIELDS
@@ -128,12 +128,11 @@ def make_maker(
     count = partial(parts.count_tokens, models[first.reader, first.dtype].tokenizer)
     if METHODS[first.method].family == "candidates":
         return make_choosing(points, models, parts, calibration, count, **settings)
-    tokenizer = models[first.reader, first.dtype].tokenizer
     if METHODS[first.method].family == "budgets":
-        if METHODS[first.method].decodes:
-            write = make_compact if first.method == "compact" else make_recomp
-            return Writing(write(first, models, parts, **settings), count, tokenizer)
-        return Fitting(make_fitting(first, models, parts), count)
+        makers = {"compact": make_compact, "recomp_abstractive": make_recomp}
+        own = makers.get(first.method)
+        return Fitting(own(first, models, parts, **settings) if own else make_fitting(first, models, parts), count)
+    tokenizer = models[first.reader, first.dtype].tokenizer
     return Decoding(make_compressor(points, models, parts, **settings), count, tokenizer)
 
 

@@ -56,6 +56,11 @@ class Model:
         """The dtype of the parameters."""
         return jax.tree.leaves(self.params)[0].dtype
 
+    @property
+    def tokenizer_class(self) -> str:
+        """The class that reads texts for it: two classes may cut the same text differently."""
+        return type(self.tokenizer).__name__
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Writing(Model):

@@ -11,8 +11,15 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 import pytest
+from hypothesis import settings
+
+# What is first used in an example is imported or compiled in it.
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
 
 ROOT = Path(__file__).resolve().parent.parent
+# As it is before tests set it for themselves.
+CONVERTED = Path(os.environ.get("RAGJAX_HOME", ROOT / "checkpoints"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,7 +62,7 @@ def minilm() -> Path:
 
 
 def _converted(name: str) -> Path:
-    folder = Path(os.environ.get("RAGJAX_HOME", ROOT / "checkpoints")) / name
+    folder = CONVERTED / name
     if not (folder / "ragjax.json").exists():
         pytest.skip(f"{name} is not converted: run `make models`")
     return folder

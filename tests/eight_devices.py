@@ -21,10 +21,20 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast  # noqa: F401
 from ragjax import FaviComp, LanguageModel, generate, load, make_mesh, perplexity
 from ragjax.decode import loop
 from ragjax.decode.engine import Execution, Sampling, Voice, decode_prompts
+from ragjax.encode import classify, embed, token_probabilities
 from ragjax.models import decoder
 from ragjax.models.architectures import abstract
 from ragjax.sharding import on_mesh, place, replicated, spec_of
-from ragjax.testing import byte_tokenizer, disk_tensors, random_params, raw_config, tiny_config, tiny_model, tiny_t5
+from ragjax.testing import (
+    byte_tokenizer,
+    disk_tensors,
+    random_params,
+    raw_config,
+    tiny_config,
+    tiny_encoder,
+    tiny_model,
+    tiny_t5,
+)
 from ragjax.weights import checkpoint, stream
 from tests.decode.test_ensemble import word_model, word_prompts
 from tests.oracle import SHORT, decode, some_prompts, some_sources, tokens_of
@@ -258,3 +268,21 @@ def test_what_does_not_fit_a_mesh_is_refused():
     lm = tiny_model(num_layers=1)
     with pytest.raises(ValueError, match="lies on data=1 x model=2 and tiny-llama-0 on no mesh"):
         decode_prompts([Voice(m, some_prompts(1)) for m in (spread(lm, model=2), lm)], max_new=4, weights=((0.5, 0.5),))
+
+
+@pytest.mark.parametrize("family", ["xlm-roberta", "deberta-v2"])
+def test_encoders_on_eight_devices(family):
+    """Three texts fill two data shards of four-row batches; the weights are cut in four."""
+    for head in ("sequence", "token"):
+        plain = tiny_encoder(family, head, num_layers=1)
+        cut = spread(plain, data=2, model=4)
+        assert cut.params.layers[0].mlp.up.addressable_shards[0].data.shape == (48, 20)
+        texts = ["the cat", "of " * 40, "in the house"]
+        found, expected = (embed(model, texts).vectors for model in (cut, plain))
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+        if head == "sequence":
+            found, expected = (classify(model, texts, texts[::-1]).logits for model in (cut, plain))
+            np.testing.assert_allclose(found, expected, atol=1e-4)
+        else:
+            for one, two in zip(*(token_probabilities(model, texts) for model in (cut, plain)), strict=True):
+                np.testing.assert_allclose(one.probabilities, two.probabilities, atol=1e-5)

@@ -23,7 +23,17 @@ from ragjax.decode.engine import Execution, Voice, decode_prompts
 from ragjax.decode.prompt import Prompt
 from ragjax.models import decoder
 from ragjax.models.config import DecoderConfig
-from ragjax.testing import byte_tokenizer, random_params, tiny_config, tiny_model, tiny_t5, write_checkpoint
+from ragjax.testing import (
+    byte_tokenizer,
+    encoder_tokenizer,
+    random_encoder_params,
+    random_params,
+    tiny_config,
+    tiny_encoder_config,
+    tiny_model,
+    tiny_t5,
+    write_checkpoint,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAIN = Execution(batch=4, compaction=False)
@@ -113,6 +123,51 @@ def some_sources(sizes: Sequence[int], seed: int = 0) -> list[Prompt]:
     """Random byte sources of so many tokens, the last of which ends them."""
     generator = np.random.default_rng(seed)
     return [as_prompt([*generator.integers(0, 256, size - 1), 257]) for size in sizes]
+
+
+@dataclass(frozen=True, eq=False)
+class EncoderPair:
+    """One checkpoint of an encoder, loaded by us and by transformers."""
+
+    ours: hub.Encoder
+    theirs: Any
+
+    def outputs(self, tokens: np.ndarray, valid: np.ndarray, types: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Their float32 last states [B, T, D] and, where there is a head, logits. Types go in where they take any."""
+        import torch
+
+        inputs = {"input_ids": tokens, "attention_mask": valid, "token_type_ids": types}
+        if not getattr(self.ours.config, "type_vocab_size", 0):
+            inputs.pop("token_type_ids")
+        with torch.no_grad():
+            found = self.theirs(
+                **{name: torch.tensor(value).long() for name, value in inputs.items()}, output_hidden_states=True
+            )
+        logits = found.logits.numpy() if self.ours.config.head else None
+        return found.hidden_states[-1].numpy(), logits
+
+
+@cache
+def encoder_pair(family: str, head: str | None = None, seed: int = 0, **changes: Any) -> EncoderPair:
+    """A tiny random encoder in float32, written once and read by both sides."""
+    import torch
+
+    torch.set_num_threads(1)
+    cfg = tiny_encoder_config(family, head, **changes)
+    with tempfile.TemporaryDirectory() as folder:
+        write_checkpoint(folder, cfg, random_encoder_params(cfg, seed), encoder_tokenizer(family))
+        ours = hub.load(folder, dtype="float32")
+        theirs = auto_class(head).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    assert ours.config == cfg
+    return EncoderPair(dataclasses.replace(ours, name=f"tiny-{family}"), theirs)
+
+
+def auto_class(head: str | None) -> Any:
+    """The class of transformers that loads an encoder with this head."""
+    import transformers
+
+    ending = {None: "", "sequence": "ForSequenceClassification", "token": "ForTokenClassification"}[head]
+    return getattr(transformers, f"AutoModel{ending}")
 
 
 def converted_from(name: str) -> Any:

@@ -10,7 +10,15 @@ import pytest
 
 import ragjax
 
-PACKAGES = ("ragjax", "ragjax.compressors", "ragjax.decode", "ragjax.retrieve", "ragjax.compress", "ragjax.data")
+PACKAGES = (
+    "ragjax",
+    "ragjax.compressors",
+    "ragjax.decode",
+    "ragjax.encode",
+    "ragjax.retrieve",
+    "ragjax.compress",
+    "ragjax.data",
+)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

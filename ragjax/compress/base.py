@@ -151,6 +151,13 @@ class Compressor(Protocol):
         """Compress each example's documents; the result's order is the examples'."""
         ...
 
+    def compress_budgets(self, examples: Sequence[Example], budgets: Sequence[Budget | None]) -> list[list[Compressed]]:
+        """Compress at several budgets: result[budget][example], each as `compress` gives it.
+
+        Families whose models need not run again for another budget run them once.
+        """
+        return [self.compress(examples, budget) for budget in budgets]
+
     def __call__(self, question: Any, documents: Any, budget: Budget | float | int | None = None) -> Any:
         """Compress one question's documents, or lists of both as one batch: see `ragjax.compress.base.call`."""
         return call(self, question, documents, budget)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ragjax.compress.base import Budget, Compressed, call, check_candidates
+from ragjax.compress.base import Budget, Compressed, Writer, check_candidates
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, number_documents
 from ragjax.compress.units import without_decoding
 from ragjax.compress.writing import (
@@ -26,6 +26,7 @@ from ragjax.compress.writing import (
     as_trace,
     check_overflow,
     fit_documents,
+    write_budgets,
 )
 from ragjax.data import Document, Example
 from ragjax.decode.beams import decode_beams
@@ -68,7 +69,7 @@ def parse_reply(text: str) -> Reply:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CompAct:
+class CompAct(Writer):
     """A compressor of one model that reads in segments.
 
     Args:
@@ -110,10 +111,6 @@ class CompAct:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is at least 1, got {getattr(self, name)}")
 
-    def __call__(self, question: Any, documents: Any, budget: Budget | float | int | None = None) -> Any:
-        """Compress one question's documents, or lists of both as one batch: see `ragjax.compress.base.call`."""
-        return call(self, question, documents, budget)
-
     def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
         """The final summary of each example; all that still read share each iteration's decode.
 
@@ -128,6 +125,10 @@ class CompAct:
             one = self._compressed(examples[i], turn, turn.row, budget)
             found[i] = replace(one, decoded=turn.course.tokens + len(turn.row.tokens), resume=turn)
         return found
+
+    def compress_budgets(self, examples: Sequence[Example], budgets: Sequence[Budget | None]) -> list[list[Compressed]]:
+        """As `Compressor.compress_budgets`, over one decode."""
+        return write_budgets(self, self._counter, examples, budgets, reads=True)
 
     def sample(
         self,

@@ -5,24 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ragjax.data.records import Document
-from ragjax.decode.prompt import count_tokens, special_ids
+from ragjax.decode.prompt import count_tokens
 
 # Kana and ideographs, and their marks: each ends a word, as the character before it does.
 _CJK = "\u3001-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 _WORD_END = re.compile(rf"\S(?=\s|$|[{_CJK}])|[{_CJK}]")
-
-
-def count_each(tokenizer: Any, texts: Sequence[str]) -> list[int]:
-    """The tokens of each text, as `count_tokens` counts them, in one call."""
-    if not texts:
-        return []
-    found = tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False)
-    specials = special_ids(tokenizer)
-    # Text that spells a special token is text, in whatever way the tokenizer was asked.
-    return [
-        len(ids) if specials.isdisjoint(ids) else count_tokens(tokenizer, text)
-        for text, ids in zip(texts, found["input_ids"], strict=True)
-    ]
 
 
 def source_length(tokenizer: Any, documents: Sequence[Document]) -> int:
@@ -39,13 +26,13 @@ def cut_to_budget(tokenizer: Any, text: str, budget: int, *, inside_words: bool 
     if count_tokens(tokenizer, text) <= budget:
         return text, "ok"
     ends = [match.end() for match in _WORD_END.finditer(text)]
-    kept = _longest_prefix(tokenizer, text, ends, budget)
+    kept = fitting_prefix(tokenizer, text, ends, budget)
     if not kept and inside_words and ends:
-        kept = _longest_prefix(tokenizer, text, range(1, ends[0]), budget)
+        kept = fitting_prefix(tokenizer, text, range(1, ends[0]), budget)
     return (kept, "length") if kept.strip() else ("", "too_small")
 
 
-def _longest_prefix(tokenizer: Any, text: str, ends: Sequence[int], budget: int) -> str:
+def fitting_prefix(tokenizer: Any, text: str, ends: Sequence[int], budget: int) -> str:
     """The longest prefix that fits, of those at `ends`; empty where none does."""
     low, high = 0, len(ends)
     while low < high:

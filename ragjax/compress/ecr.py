@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ragjax.compress.base import Budget, Compressed, Compressor, Unit
+from ragjax.compress.base import Compressed, Unit
 from ragjax.compress.packing import pack
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, number_documents
-from ragjax.compress.units import Ranking, Request, compress_requests, rank, sentence_unit
+from ragjax.compress.units import Copying, Ranking, Request, rank, sentence_unit
 from ragjax.compress.writing import fit_documents
 from ragjax.data.records import Document, Example
 from ragjax.decode.engine import Execution, Voice, check_settings, decode_prompts
@@ -30,7 +30,7 @@ _ROUNDING = 1e-5
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ECR(Compressor):
+class ECR(Copying):
     """One unit for each cluster of near-duplicates, in the order of the clusters' best scores, as many as fit.
 
     Args:
@@ -64,11 +64,8 @@ class ECR(Compressor):
         if not 0 < self.similarity <= 1:
             raise ValueError(f"similarity lies in (0, 1], got {self.similarity}")
 
-    def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
+    def choose(self, requests: Sequence[Request]) -> list[Compressed]:
         """The best clusters of each example, in the order of the documents."""
-        return compress_requests(self.tokenizer, examples, budget, self.language, self._choose)
-
-    def _choose(self, requests: Sequence[Request]) -> list[Compressed]:
         rankings = rank(self.scorer, requests, [[s.text for s in request.sentences] for request in requests])
         clusters = self._clusters(requests, rankings)
         if self.writer is not None:

@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ragjax.compress.base import Budget, Compressed, Compressor
+from ragjax.compress.base import Compressed
 from ragjax.compress.packing import pack
-from ragjax.compress.units import Request, compress_requests, rank, sentence_unit
-from ragjax.data.records import Example
+from ragjax.compress.units import Copying, Request, rank, sentence_unit
 from ragjax.retrieve.scorers import BiEncoder, Scorer
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Extract(Compressor):
+class Extract(Copying):
     """Sentences in the order of their scores, as many as fit; one that does not fit is skipped.
 
     Args:
@@ -31,11 +30,8 @@ class Extract(Compressor):
         if self.most is not None and self.most < 1:
             raise ValueError(f"most counts sentences and is at least 1, got {self.most}")
 
-    def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
+    def choose(self, requests: Sequence[Request]) -> list[Compressed]:
         """The best sentences of each example, in the documents' order."""
-        return compress_requests(self.tokenizer, examples, budget, self.language, self._choose)
-
-    def _choose(self, requests: Sequence[Request]) -> list[Compressed]:
         texts = [[sentence.text for sentence in request.sentences] for request in requests]
         found = []
         for request, own, ranking in zip(requests, texts, rank(self.scorer, requests, texts), strict=True):

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ragjax.compress.base import Budget, Compressed, call, check_candidates
+from ragjax.compress.base import Budget, Compressed, Writer, check_candidates
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, number_documents
 from ragjax.compress.units import without_decoding
-from ragjax.compress.writing import as_compressed, as_trace, check_overflow, fit_documents
+from ragjax.compress.writing import as_compressed, as_trace, check_overflow, fit_documents, write_budgets
 from ragjax.data import Document, Example
 from ragjax.decode.beams import decode_beams
 from ragjax.decode.engine import (
@@ -36,7 +36,7 @@ from ragjax.decode.text import raise_failed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FaviComp:
+class FaviComp(Writer):
     """A compressor of two models; either may be None where alpha leaves it out.
 
     Args:
@@ -81,13 +81,13 @@ class FaviComp:
             raise ValueError("FaviComp needs a compressor, a target, or both")
         require_causal("FaviComp", self.compressor, self.target)
 
-    def __call__(self, question: Any, documents: Any, budget: Budget | float | int | None = None) -> Any:
-        """Compress one question's documents, or lists of both as one batch: see `ragjax.compress.base.call`."""
-        return call(self, question, documents, budget)
-
     def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
         """Compress each example's documents at this compressor's alpha, in batches."""
         return self.compress_alphas(examples, (self.alpha,), budget)[0]
+
+    def compress_budgets(self, examples: Sequence[Example], budgets: Sequence[Budget | None]) -> list[list[Compressed]]:
+        """As `Compressor.compress_budgets`, over one decode."""
+        return write_budgets(self, self._counter, examples, budgets, reads=self.alpha < 1)
 
     def compress_alphas(
         self,

@@ -9,8 +9,7 @@ from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ragjax.compress.cut import count_each
-from ragjax.decode.prompt import count_tokens
+from ragjax.decode.prompt import count_each, count_tokens
 
 SLACK = 4
 """Tokens by which the length of a joined text may differ from the sum, for each unit that was put in."""
@@ -24,6 +23,7 @@ def pack(
     *,
     most: int | None = None,
     claims: Sequence[Collection[Hashable]] | None = None,
+    sizes: Sequence[int] | None = None,
 ) -> list[int]:
     """The units to take, by index, in ascending order.
 
@@ -34,11 +34,12 @@ def pack(
       budget: tokens that the joined text may have; None takes all.
       most: units to take at most.
       claims: what each unit claims for itself alone: of two units with a claim in common one is taken at most.
+      sizes: about how many tokens each unit adds, its line end included; default: those of the unit by itself.
 
     Returns:
       Indices such that the joined text fits, and no other unit could be added to it.
     """
-    sizes = count_each(tokenizer, ["\n" + text for text in texts])
+    sizes = count_each(tokenizer, ["\n" + text for text in texts]) if sizes is None else sizes
     claimed = [frozenset(own) for own in claims] if claims is not None else [frozenset()] * len(texts)
     offer = _Offer(tokenizer, texts, ranking, sizes, claimed, len(texts) if most is None else most)
     if budget is None:

@@ -14,8 +14,8 @@ from ragjax.compress.base import Budget, Compressed, Compressor, Unit
 from ragjax.compress.cut import cut_to_budget
 from ragjax.compress.packing import pack
 from ragjax.compress.units import (
+    Copying,
     Request,
-    compress_requests,
     document_unit,
     document_units,
     make_request,
@@ -75,7 +75,7 @@ class NoContext(Compressor):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Prefix(Compressor):
+class Prefix(Copying):
     """The documents' beginning: as many whole words of their joined text as fit, a unit a document.
 
     Of a first word that does not fit, as many characters as do. A unit declares the sentences that it holds or begins;
@@ -85,11 +85,8 @@ class Prefix(Compressor):
     tokenizer: Any
     language: str = "en"
 
-    def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
+    def choose(self, requests: Sequence[Request]) -> list[Compressed]:
         """The beginning of each example's documents."""
-        return compress_requests(self.tokenizer, examples, budget, self.language, self._choose)
-
-    def _choose(self, requests: Sequence[Request]) -> list[Compressed]:
         found = [self._units(request) for request in requests]
         return [r.fulfil(units, "ok" if units else "too_small") for r, units in zip(requests, found, strict=True)]
 
@@ -109,7 +106,7 @@ class Prefix(Compressor):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RandomSentences(Compressor):
+class RandomSentences(Copying):
     """Sentences by chance, in the documents' order. `language` as in `split_sentences`.
 
     What is drawn depends on `seed` and on the example's id and number of sentences, not on the examples beside it.
@@ -119,11 +116,8 @@ class RandomSentences(Compressor):
     seed: int = 0
     language: str = "en"
 
-    def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
+    def choose(self, requests: Sequence[Request]) -> list[Compressed]:
         """Random sentences of each example, as many as fit."""
-        return compress_requests(self.tokenizer, examples, budget, self.language, self._choose)
-
-    def _choose(self, requests: Sequence[Request]) -> list[Compressed]:
         found = []
         for request in requests:
             stream = np.random.default_rng([self.seed, xxhash.xxh3_64_intdigest(request.example.id.encode())])

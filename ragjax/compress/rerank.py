@@ -4,17 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ragjax.compress.base import Budget, Compressed, Compressor, Unit
+from ragjax.compress.base import Compressed, Unit
 from ragjax.compress.packing import pack
-from ragjax.compress.units import Request, compress_requests, document_unit, rank
-from ragjax.data.records import Document, Example
+from ragjax.compress.units import Copying, Request, document_unit, rank
+from ragjax.data.records import Document
+from ragjax.decode.prompt import count_prefixes
 from ragjax.retrieve.scorers import Scorer
 
 LAST = ("cut", "whole")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Rerank(Compressor):
+class Rerank(Copying):
     """Passages in the order of their scores, as many as fit; one that does not fit is skipped.
 
     Args:
@@ -34,11 +35,8 @@ class Rerank(Compressor):
         if self.last not in LAST:
             raise ValueError(f"last is one of {LAST}, got {self.last!r}")
 
-    def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
+    def choose(self, requests: Sequence[Request]) -> list[Compressed]:
         """The best passages of each example, best first; all of them without a budget."""
-        return compress_requests(self.tokenizer, examples, budget, self.language, self._choose)
-
-    def _choose(self, requests: Sequence[Request]) -> list[Compressed]:
         numbers = [[n for n, d in enumerate(r.example.documents) if d.text.strip()] for r in requests]
         passages = [[_titled(r.example.documents[n]) for n in own] for r, own in zip(requests, numbers, strict=True)]
         found = []
@@ -49,14 +47,22 @@ class Rerank(Compressor):
 
     def _packed(self, request: Request, ranked: Sequence[int]) -> list[Unit]:
         """Units of the documents numbered in `ranked`, best first: each whole, else one of them up to a sentence."""
-        documents, units, claims = request.example.documents, [], []
+        documents, offers, claims, sizes = request.example.documents, [], [], []
         for number in ranked:
-            ends = [s.end for s in request.sentences if s.document == number]
-            cuts = ends[-2::-1] if self.last == "cut" else []
-            units += [document_unit(documents, number, request.sentences, end) for end in (None, *cuts)]
-            claims += [{number}, *({number, "cut"} for _ in cuts)]
-        kept = pack(self.tokenizer, [u.text for u in units], range(len(units)), request.requested, claims=claims)
-        return [units[i] for i in kept]
+            text = documents[number].text
+            ends = [len(text), *(self._cuts(request, number) if self.last == "cut" else ())]
+            offers += [(number, end) for end in ends]
+            claims += [{number}, *({number, "cut"} for _ in ends[1:])]
+            sizes += count_prefixes(self.tokenizer, "\n" + text, [end + 1 for end in ends])
+        texts = [documents[number].text[:end] for number, end in offers]
+        kept = pack(self.tokenizer, texts, range(len(texts)), request.requested, claims=claims, sizes=sizes)
+        taken = [offers[i] for i in kept]
+        return [document_unit(documents, number, request.sentences, end) for number, end in taken]
+
+    @staticmethod
+    def _cuts(request: Request, number: int) -> list[int]:
+        """Where a document may be cut, the longest first: at the end of each sentence but the last."""
+        return [s.end for s in request.sentences if s.document == number][-2::-1]
 
 
 def _titled(document: Document) -> str:

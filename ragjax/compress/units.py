@@ -4,13 +4,13 @@ A unit declares the sids of the sentences it holds and the span it was copied fr
 numbered documents, each under the title of the document it comes from.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ragjax.compress.base import Budget, Compressed, Unit
+from ragjax.compress.base import Budget, Compressed, Compressor, Unit
 from ragjax.compress.cut import source_length
 from ragjax.compress.prompts import number_documents
 from ragjax.data.records import Document, Example
@@ -40,10 +40,13 @@ class Request:
             return None
         return self.fulfil(document_units(self.example.documents, self.sentences), "short_input")
 
-    def fulfil(self, units: Sequence[Unit], status: str, notes: tuple[str, ...] = ()) -> Compressed:
-        """The result of some units, counted."""
-        text = "\n".join(unit.text for unit in units)
-        achieved = prompt = count_tokens(self.tokenizer, text)
+    def fulfil(
+        self, units: Sequence[Unit], status: str, notes: tuple[str, ...] = (), achieved: int | None = None
+    ) -> Compressed:
+        """The result of some units; `achieved` are their tokens, where they were counted before."""
+        if achieved is None:
+            achieved = count_tokens(self.tokenizer, "\n".join(unit.text for unit in units))
+        prompt = achieved
         if self.sentences is not None:
             shown = shown_documents(units, self.example.documents)
             prompt = count_tokens(self.tokenizer, number_documents(shown))
@@ -64,21 +67,33 @@ def without_decoding(tokenizer: Any, example: Example, budget: Budget | None) ->
     return make_request(tokenizer, example, budget, None).settle()
 
 
-def compress_requests(
-    tokenizer: Any,
-    examples: Sequence[Example],
-    budget: Budget | None,
-    language: str,
-    choose: Callable[[Sequence[Request]], Sequence[Compressed]],
-) -> list[Compressed]:
-    """Each example's result: the settled ones as they are, all others by one call of `choose`."""
-    requests = [make_request(tokenizer, e, budget, split_sentences(e.documents, language)) for e in examples]
-    found = [request.settle() for request in requests]
-    rest = [i for i, one in enumerate(found) if one is None]
-    chosen = choose([requests[i] for i in rest]) if rest else ()
-    for i, one in zip(rest, chosen, strict=True):
-        found[i] = one
-    return found
+class Copying(Compressor):
+    """A family that copies: it settles each request, or answers all others in one call of `choose`.
+
+    Requests of one call may be of one example at several budgets: what is scored is scored once.
+    """
+
+    tokenizer: Any
+    language: str
+
+    def choose(self, requests: Sequence[Request]) -> Sequence[Compressed]:
+        """The results of requests that nothing settles."""
+        raise NotImplementedError
+
+    def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
+        """Compress each example's documents; the result's order is the examples'."""
+        return self.compress_budgets(examples, (budget,))[0]
+
+    def compress_budgets(self, examples: Sequence[Example], budgets: Sequence[Budget | None]) -> list[list[Compressed]]:
+        """As `Compressor.compress_budgets`."""
+        split = [(example, split_sentences(example.documents, self.language)) for example in examples]
+        requests = [make_request(self.tokenizer, e, budget, own) for budget in budgets for e, own in split]
+        found = [request.settle() for request in requests]
+        rest = [i for i, one in enumerate(found) if one is None]
+        chosen = self.choose([requests[i] for i in rest]) if rest else ()
+        for i, one in zip(rest, chosen, strict=True):
+            found[i] = one
+        return [found[n * len(examples) : (n + 1) * len(examples)] for n in range(len(budgets))]
 
 
 def sentence_unit(sentence: Sentence) -> Unit:

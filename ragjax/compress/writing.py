@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ragjax.compress.base import Budget, Compressed, Trace, Unit
+from ragjax.compress.base import Budget, Compressed, Compressor, Trace, Unit
 from ragjax.compress.cut import cut_to_budget, source_length
 from ragjax.compress.units import without_decoding
 from ragjax.data.records import Document, Example
@@ -82,6 +82,22 @@ def as_compressed(
     achieved = count_tokens(tokenizer, text)
     units = (Unit(text),) if text else ()
     return Compressed(units, requested, achieved, achieved, source, status, trace, dropped_documents, notes)
+
+
+def write_budgets(
+    compressor: Compressor, tokenizer: Any, examples: Sequence[Example], budgets: Sequence[Budget | None], reads: bool
+) -> list[list[Compressed]]:
+    """As `Compressor.compress_budgets`: every text is written once, and cut to each budget.
+
+    `reads` as in `fit_written`. Examples whose documents fit every budget whole are not written for.
+    """
+    settled = [[without_decoding(tokenizer, e, budget) if reads else None for e in examples] for budget in budgets]
+    needed = [i for i in range(len(examples)) if any(row[i] is None for row in settled)]
+    written = dict(zip(needed, compressor.compress([examples[i] for i in needed]), strict=True))
+    return [
+        [row[i] or fit_written(tokenizer, e, written[i], budget, reads=False) for i, e in enumerate(examples)]
+        for budget, row in zip(budgets, settled, strict=True)
+    ]
 
 
 def fit_written(

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ragjax.compress.base import Budget, Choice, Compressed, Writer, call
+from ragjax.compress.base import Budget, Choice, Compressed, Compressor, Writer
 from ragjax.compress.filters import Filter, OnlinePool, measure
 from ragjax.compress.select import Candidates, Selection, Selector
 from ragjax.data.records import Example
@@ -25,7 +25,7 @@ UNDECODED = ("short_input", "empty")
 
 
 @dataclass(frozen=True, eq=False)
-class XCompress:
+class XCompress(Compressor):
     """A compressor around another one.
 
     Args:
@@ -60,10 +60,6 @@ class XCompress:
         if isinstance(self.filter, str) and self.filter != "online_pool":
             raise ValueError(f'filter is None, a Filter, or "online_pool", got {self.filter!r}')
         self._selector  # noqa: B018, refuses a selector that does not exist
-
-    def __call__(self, question: Any, documents: Any, budget: Budget | float | int | None = None) -> Any:
-        """Compress one question's documents, or lists of both as one batch: see `FaviComp`."""
-        return call(self, question, documents, budget)
 
     def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
         """The chosen summary of each example; its `choice` says among what."""

@@ -7,12 +7,14 @@ spelling kept as plain text.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import jinja2
+import numpy as np
 
 FORMATS = ("chat", "plain")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
@@ -58,6 +60,12 @@ def encode_alone(tokenizer: Any, text: str) -> tuple[int, ...]:
     return _text_ids(tokenizer, text)[0] if text else ()
 
 
+def encode_with_offsets(tokenizer: Any, text: str) -> tuple[tuple[int, ...], np.ndarray]:
+    """As `encode_alone`, with the character offsets [T, 2] of each token."""
+    ids, offsets = _text_ids(tokenizer, text)
+    return ids, np.array(offsets, int).reshape(-1, 2)
+
+
 def encode_after(tokenizer: Any, before: str, text: str, limit: int) -> Prompt:
     """A text after another, tokenised together, as one prompt whose piece "text" is the second.
 
@@ -76,7 +84,25 @@ def encode_after(tokenizer: Any, before: str, text: str, limit: int) -> Prompt:
 
 def count_tokens(tokenizer: Any, text: str) -> int:
     """Tokens of a text as it stands, without special tokens."""
-    return len(encode_alone(tokenizer, text))
+    return count_each(tokenizer, [text])[0]
+
+
+def count_each(tokenizer: Any, texts: Sequence[str]) -> list[int]:
+    """The tokens of each text, as `count_tokens` counts them, in one call."""
+    if not texts:
+        return []
+    found = tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False)
+    specials = _special_ids(tokenizer)
+    return [
+        len(ids) if text and specials.isdisjoint(ids) else len(encode_alone(tokenizer, text))
+        for ids, text in zip(found["input_ids"], texts, strict=True)
+    ]
+
+
+def count_prefixes(tokenizer: Any, text: str, ends: Sequence[int]) -> list[int]:
+    """About the tokens of each prefix `text[:end]`, from one tokenisation: those of the whole that end within it."""
+    stops = [stop for _, stop in _text_ids(tokenizer, text)[1]]
+    return [bisect_right(stops, end) for end in ends]
 
 
 def build_prompt(
@@ -218,13 +244,13 @@ def _special_tokens(tokenizer: Any) -> re.Pattern | None:
 
 def _text_ids(tokenizer: Any, text: str) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
     ids, offsets = _ids(tokenizer, text, as_text=True)
-    if special_ids(tokenizer).isdisjoint(ids):
+    if _special_ids(tokenizer).isdisjoint(ids):
         return ids, offsets
     # A unigram vocabulary holds its special tokens as pieces too, and finds them in a text that spells them: such a
     # piece is read one character at a time.
     pairs = []
     for index, (start, stop) in zip(ids, offsets, strict=True):
-        if index in special_ids(tokenizer):
+        if index in _special_ids(tokenizer):
             letters = tokenizer.convert_tokens_to_ids(list(text[start:stop]))
             pairs += [(letter, (start + n, start + n + 1)) for n, letter in enumerate(letters)]
         else:
@@ -233,7 +259,7 @@ def _text_ids(tokenizer: Any, text: str) -> tuple[tuple[int, ...], list[tuple[in
 
 
 @lru_cache(maxsize=8)
-def special_ids(tokenizer: Any) -> frozenset[int]:
+def _special_ids(tokenizer: Any) -> frozenset[int]:
     """The ids that no text may become; unknown text is text."""
     added = tokenizer.added_tokens_decoder.items()
     return frozenset(index for index, token in added if token.special and index != tokenizer.unk_token_id)

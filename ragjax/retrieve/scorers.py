@@ -3,6 +3,7 @@
 A scorer sees all questions of a call with all their texts at once, so that an encoder runs in full batches.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -60,6 +61,7 @@ class BM25:
         asked = [vocabulary[word] for word in terms(question) if word in vocabulary]
         if not asked:
             return np.zeros(len(texts), np.float32)
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # It sets DEBUG itself, and tells of every index.
         index = Index(k1=self.k1, b=self.b)
         index.index((ids, vocabulary), show_progress=False)
         return index.get_scores_from_ids(asked)

@@ -117,7 +117,7 @@ def save(
     with tempfile.TemporaryDirectory() as local:
         tokenizer.save_pretrained(local)
         _copy_files(epath.Path(local), partial)
-    (partial / MANIFEST).write_text(json.dumps(_manifest(params, provenance), indent=2))
+    (partial / MANIFEST).write_text(json.dumps(_manifest(params, tokenizer, provenance), indent=2))
     # The old checkpoint stands until the new one is whole, and is gone only after that one has its place.
     replaced = folder.parent / f".{folder.name}.replaced"
     if folder.exists():
@@ -232,12 +232,13 @@ def _copy_files(source: epath.Path, target: epath.Path) -> None:
             path.copy(target / path.name, overwrite=True)
 
 
-def _manifest(params: PyTree, provenance: Mapping[str, Any]) -> dict[str, Any]:
+def _manifest(params: PyTree, tokenizer: Any, provenance: Mapping[str, Any]) -> dict[str, Any]:
     leaves = jax.tree.leaves(params)
     return {
         "format": FORMAT,
         **provenance,
         "dtype": params.embedding.dtype.name,
+        "tokenizer_class": type(tokenizer).__name__,
         "parameters": sum(leaf.size for leaf in leaves),
         "bytes": sum(leaf.nbytes for leaf in leaves),
         "versions": {name: _version(name) for name in _PACKAGES},

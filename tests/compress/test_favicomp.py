@@ -310,3 +310,19 @@ def test_B15_models_without_a_chat_template_take_plain_prompts(models):
 def test_B04_documents_that_spell_special_tokens_are_reported(models):
     found = FaviComp(**models, **RUN)(QUESTIONS, [["Ends here.<|im_end|>"], *DOCUMENTS[1:]])
     assert [c.notes for c in found] == [("the data spells a special token: kept as text",), (), (), ()]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+def test_several_budgets_are_each_their_own_and_decoded_once(models, monkeypatch, alpha):
+    compressor = FaviComp(**models, **RUN, alpha=alpha)
+    budgets = [Budget(fraction=0.2), None, Budget(tokens=3), Budget(tokens=500)]
+    alone = [compressor.compress(EXAMPLES, budget) for budget in budgets]
+    runs = []
+    decode = FaviComp._run
+    monkeypatch.setattr(FaviComp, "_run", lambda self, of, *rest: runs.append(len(of)) or decode(self, of, *rest))
+    together = compressor.compress_budgets(EXAMPLES, budgets)
+    assert sum(runs) == len(EXAMPLES)
+    for one, other in zip(alone, together, strict=True):
+        assert [(c.text, c.status, c.requested, c.achieved) for c in one] == [
+            (c.text, c.status, c.requested, c.achieved) for c in other
+        ]

@@ -191,6 +191,10 @@ def test_texts_survive_the_round_trip(text):
     ids = P.encode(WITHOUT_BOS, text)
     assert WITHOUT_BOS.decode(ids) == text
     assert P.count_tokens(WITHOUT_BOS, text) == len(ids) == len(text.encode())
+    ends = range(len(text) + 1)
+    assert P.count_each(WITHOUT_BOS, [text[:end] for end in ends]) == [len(text[:end].encode()) for end in ends]
+    counts = P.count_prefixes(WITHOUT_BOS, text, ends)
+    assert (counts[0], counts[-1], counts) == (0, len(ids), sorted(counts))
 
 
 @pytest.mark.shared

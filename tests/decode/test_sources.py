@@ -16,7 +16,7 @@ from ragjax.decode import buckets, loop
 from ragjax.decode.beams import decode_beams
 from ragjax.decode.engine import Sampling, Voice, decode_prompts, score_prompts
 from ragjax.decode.longppl import long_perplexity
-from ragjax.decode.prompt import encode_alone, encode_source
+from ragjax.decode.prompt import count_tokens, encode_alone, encode_source
 from ragjax.decode.states import pooled_states
 from ragjax.decode.text import generate, perplexity
 from ragjax.evals.reader import Reader
@@ -207,6 +207,7 @@ def test_B04_a_unigram_vocabulary_does_not_find_its_special_tokens_in_a_text(sha
     assert ids[-1] == 1
     assert specials.isdisjoint(ids[:-1])
     assert "extra_id_0" in tokenizer.decode(ids)
+    assert count_tokens(tokenizer, text) == len(ids) - 1
     plain = "Who wrote Emma?\nJane Austen wrote it."
     assert list(encode_source(tokenizer, plain)) == tokenizer(plain)["input_ids"]
     assert encode_source(tokenizer, "") == (1,)

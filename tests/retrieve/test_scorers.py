@@ -41,6 +41,13 @@ def test_bm25_is_the_formula(k1, b):
         assert found.truncated == 0
 
 
+def test_bm25_says_nothing(caplog, capfd):
+    with caplog.at_level("DEBUG"):
+        BM25().score(["cat"], [TEXTS])
+    assert not [record for record in caplog.records if record.name == "bm25s"]
+    assert not "".join(capfd.readouterr())
+
+
 def test_bm25_reads_other_scripts():
     texts = ["今天天气很好。", "他去上班。", "مرحبا بك.", "كيف حالك؟", "🏔"]
     chinese, arabic, emoji = BM25().score(["天气", "حالك", "🏔"], [texts] * 3)

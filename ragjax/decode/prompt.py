@@ -93,7 +93,11 @@ def count_each(tokenizer: Any, texts: Sequence[str]) -> list[int]:
     if not texts:
         return []
     found = tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False)
-    return [len(ids) if text else 0 for ids, text in zip(found["input_ids"], texts, strict=True)]
+    specials = _special_ids(tokenizer)
+    return [
+        len(ids) if text and specials.isdisjoint(ids) else len(encode_alone(tokenizer, text))
+        for ids, text in zip(found["input_ids"], texts, strict=True)
+    ]
 
 
 def count_prefixes(tokenizer: Any, text: str, ends: Sequence[int]) -> list[int]:

@@ -193,6 +193,7 @@ def test_quality_is_drawn_over_the_achieved_length(results):
     figure = draw_budgets(found)
     FigureCanvasAgg(figure).draw()
     floor, reranking, abstractive = figure.axes
+    assert [axis.get_title() for axis in figure.axes] == ["floor baselines", "reranking", "abstractive"]
     assert floor.get_ylabel() == "questions\nF1, 0 to 100"
     assert "achieved" in reranking.get_xlabel()
     prefix = [result for result in found if result.settings["method"] == "prefix"]

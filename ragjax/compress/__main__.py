@@ -103,13 +103,12 @@ def named_models(arguments: argparse.Namespace) -> dict[str, tuple[str, str]]:
     return {role: own[role] for role in ("model", "target", "encoder") if role in roles}
 
 
-def build(arguments: argparse.Namespace, settings: Mapping[str, Any]) -> Compressor:
+def build(arguments: argparse.Namespace, settings: Mapping[str, Any], tokenizer: Any) -> Compressor:
     """The compressor that the command line asks for; models are loaded once all of them are known to be there."""
     named = named_models(arguments)
     check_models([(name, None, kind) for name, kind in named.values()])
     models = {role: load(name) for role, (name, _) in named.items()}
     scorer = make_scorer(arguments.scorer, models.get("encoder")) if FAMILIES[arguments.method].scored else None
-    tokenizer = load_vocabulary(arguments.generator).tokenizer
     return make_compressor(arguments.method, tokenizer, models, scorer, **settings)
 
 
@@ -132,14 +131,14 @@ def run(arguments: argparse.Namespace, source: BinaryIO, sink: BinaryIO) -> int:
     named_models(arguments)
     rows = read_input(source, arguments.data or "standard input", arguments.lenient)
     setup()
-    compressor = build(arguments, settings)
-    output = None
+    tokenizer = load_vocabulary(arguments.generator).tokenizer
+    compressor = build(arguments, settings, tokenizer)
+    output, failed = None, 0
     if arguments.out is not None:
-        counted = json_hash(compressor.tokenizer.get_vocab())
+        counted = json_hash(tokenizer.get_vocab())
         defining = {**describe(compressor), "budget": arguments.budget, "generator": counted}
         output = open_output(Path(arguments.out), defining)
-        rows = output.rest(rows)
-    failed = 0
+        rows, failed = output.rest(rows), output.failed
     with tqdm(unit="row", file=sys.stderr, disable=not sys.stderr.isatty()) as bar:
         for lines in compress_stream(compressor, rows, budget, arguments.batch):
             write(lines, output, sink)

@@ -122,10 +122,11 @@ def test_recomp_extractive_is_a_bi_encoder_by_dot_product():
     assert (made.most, made.scorer.similarity) == (2, "dot")
 
 
-def test_the_generator_chooses_among_several_summaries(call, generator):
-    arguments = ("--set", "candidates=2", "max_new=4", "prompt_format=plain")
-    code, lines, _ = call("--budget", "0.5", *arguments, method="xcompress")
+def test_the_generator_chooses_among_several_summaries(call, tmp_path):
+    arguments = ("--set", "candidates=2", "max_new=4", "prompt_format=plain", "--budget", "0.5")
+    code, lines, _ = call(*arguments, method="xcompress")
     assert code == 0
+    assert call(*arguments, "--out", str(tmp_path / "out.jsonl"), given=b"", method="xcompress")[0] == 0
     assert [line["status"] for line in lines][2] == "empty"
     assert all(line["achieved"] <= line["requested"] for line in lines)
     made = make_compressor("xcompress", byte_tokenizer(), {"model": tiny_model(), "target": (reader := tiny_model())})
@@ -183,6 +184,19 @@ def test_J01_a_file_is_gone_on_with_byte_for_byte(call, tmp_path):
     before = cut.stat().st_mtime_ns
     assert call("--out", str(cut))[0] == 0
     assert cut.stat().st_mtime_ns == before
+
+
+def test_rows_that_failed_stay_failed_and_the_exit_code_says_so(call, tmp_path):
+    out = tmp_path / "out.jsonl"
+    given = b'{"question"\n' + json.dumps({**ROWS[0], "id": "line 4"}).encode() + b"\n\n[]\n"
+    assert call("--out", str(out), "--lenient", given=given[: given.rindex(b"[")])[0] == 1
+    code, _, said = call("--out", str(out), "--lenient", given=given)
+    assert code == 1
+    assert "2 rows failed" in said
+    before = out.read_bytes()
+    assert [json.loads(line)["id"] for line in before.splitlines()] == [None, "line 4", None]
+    assert call("--out", str(out), "--lenient", given=given)[0] == 1
+    assert out.read_bytes() == before
 
 
 def test_J03_other_settings_documents_or_files_are_refused(call, tmp_path):

@@ -30,6 +30,20 @@ class Superadditive:
         return {"input_ids": [ids(text) for text in texts]}
 
 
+class Merging:
+    """A line end between an x and a y makes one token of all three, and saves two more: together may be less."""
+
+    added_tokens_decoder = {}
+
+    def __call__(self, texts, **_):
+        return {"input_ids": [[0] * (len(text) - 3 * text.count("x\ny")) for text in texts]}
+
+
+def test_what_one_adds_may_let_in_another_that_did_not_fit_before():
+    assert pack(Merging(), ["aax", "y", "b"], [0, 1, 2], 2) == [0, 1]
+    assert pack(Merging(), ["aax", "z", "b"], [0, 1, 2], 2) == [1]
+
+
 @given(UNITS, st.randoms(use_true_random=False), st.integers(1, 60), st.sampled_from([BYTES, Superadditive()]))
 def test_fits_and_nothing_further_would(texts, random, budget, tokenizer):
     ranking = random.sample(range(len(texts)), len(texts))

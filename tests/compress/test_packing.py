@@ -1,6 +1,7 @@
 """Packing: within the budget, nothing left that would fit, in rank order; whatever the tokenizer's habits."""
 
 import time
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -21,7 +22,7 @@ UNITS = st.lists(st.text("ab é🏔.", min_size=1, max_size=12), max_size=8)
 class Superadditive:
     """Texts together cost more than apart: lengths grow with the square."""
 
-    added_tokens_decoder = {}
+    added_tokens_decoder: ClassVar = {}
 
     def __call__(self, texts, **_):
         def ids(text):
@@ -33,7 +34,7 @@ class Superadditive:
 class Merging:
     """A line end between an x and a y makes one token of all three, and saves two more: together may be less."""
 
-    added_tokens_decoder = {}
+    added_tokens_decoder: ClassVar = {}
 
     def __call__(self, texts, **_):
         return {"input_ids": [[0] * (len(text) - 3 * text.count("x\ny")) for text in texts]}

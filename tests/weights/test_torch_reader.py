@@ -38,7 +38,6 @@ SHARDS = tuple(f"pytorch_model-0000{n}-of-00003.bin" for n in (1, 2, 3))
 INDEX = "pytorch_model.bin.index.json"
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 OTHERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
-UNSIGNED = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 random = np.random.default_rng(7)
 

@@ -90,9 +90,8 @@ def telling_fields(peers: Sequence[Experiment]) -> list[str]:
 
     A field that some points do not read, and the others have alike, follows from what makes them read it.
     """
-    varied = [
-        name for name in (field.name for field in fields(Experiment)) if name not in ("method", *EXECUTION_FIELDS)
-    ]
+    in_title = ("method", "scorer")
+    varied = [field.name for field in fields(Experiment) if field.name not in (*in_title, *EXECUTION_FIELDS)]
     telling = [name for name in varied if name == "alpha" or tells(peers, name)]
     if "dataset" not in telling:
         return telling

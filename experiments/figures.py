@@ -150,7 +150,8 @@ def draw_hits_bars(axis: "Axes", results: Sequence[Result], titles: Sequence[str
         value, low, high = (numbers([one[name] for one in intervals]) * 100 for name in ("value", "low", "high"))
         places = np.arange(len(SPLITS)) + (n - (len(results) - 1) / 2) * width
         colour = COLOURS[titles.index(result.title) % len(COLOURS)]
-        bars = {"width": width * 0.92, "color": colour, "label": result.title}
+        limit = "" if result.budget is None else f", budget {result.budget:g}"
+        bars = {"width": width * 0.92, "color": colour, "label": result.title + limit}
         axis.bar(places, value, yerr=[value - low, high - value], error_kw={"elinewidth": 0.8, "capsize": 2}, **bars)
     axis.set_xticks(range(len(SPLITS)), SPLITS.values())
 

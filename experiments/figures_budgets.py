@@ -26,6 +26,8 @@ LEVELS = {"raw": ("raw documents", "--"), "no_context": ("no context", ":")}
 """Methods without a budget, drawn as levels that the others lie between."""
 
 METRIC = "f1"
+COLUMNS = 3
+_DODGE = 0.04
 
 
 def draw_budgets(results: Sequence[Result]) -> "Figure | None":
@@ -34,22 +36,32 @@ def draw_budgets(results: Sequence[Result]) -> "Figure | None":
     if not swept:
         return None
     families = [name for name in FAMILIES if any(name in find_families(of) for of in swept.values())]
-    figure, axes = panels(len(swept), families, sharey="row")
-    for row, (name, of) in zip(axes, swept.items(), strict=True):
-        row[0].set_ylabel(f"{name}\nF1, 0 to 100", fontsize=8)
-        for axis, family in zip(row, families, strict=True):
-            draw_levels(axis, of)
-            for n, line in enumerate(find_families(of).get(family, {}).items()):
-                draw_method(axis, *line, COLOURS[n])
-            axis.legend(fontsize=6.5, frameon=False, loc="best")
-            axis.set_xscale("log", base=2)
-            axis.set_xticks([2, 5, 10, 25, 50, 100], ["2", "5", "10", "25", "50", "100"])
-        top = max(row[0].get_ylim()[1], 1)
-        row[0].set_ylim(-0.03 * top, top)
-    for axis in axes[-1]:
-        axis.set_xlabel("achieved, % of the documents", fontsize=8)
+    lines = -(-len(families) // COLUMNS)
+    figure, axes = panels(lines * len(swept), [""] * min(len(families), COLUMNS), sharex=False, sharey=True)
+    for n, (name, of) in enumerate(swept.items()):
+        own = [axis for row in axes[n * lines : (n + 1) * lines] for axis in row]
+        for axis, family in zip(own, families, strict=False):
+            draw_family(axis, of, find_families(of).get(family, {}))
+            axis.set_title(family, fontsize=9)
+        for axis in own[len(families) :]:
+            axis.set_axis_off()
+        for row in axes[n * lines : (n + 1) * lines]:
+            row[0].set_ylabel(f"{name}\nF1, 0 to 100", fontsize=8)
+    top = max(axes[0][0].get_ylim()[1], 1)
+    axes[0][0].set_ylim(-0.03 * top, top)
     explain(figure, [], "error bars")
     return figure
+
+
+def draw_family(axis: "Axes", results: Sequence[Result], methods: Mapping[str, Sequence[Result]]) -> None:
+    """The methods of a family over their achieved lengths, a little apart where they meet, between the levels."""
+    draw_levels(axis, results)
+    for n, (title, of) in enumerate(methods.items()):
+        draw_method(axis, title, of, COLOURS[n], 1 + _DODGE * (n - (len(methods) - 1) / 2))
+    axis.legend(fontsize=6.5, frameon=False, loc="best")
+    axis.set_xscale("log", base=2)
+    axis.set_xticks([2, 5, 10, 25, 50, 100], ["2", "5", "10", "25", "50", "100"])
+    axis.set_xlabel("achieved, % of the documents' tokens", fontsize=8)
 
 
 def find_families(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
@@ -75,13 +87,13 @@ def draw_levels(axis: "Axes", results: Sequence[Result]) -> None:
             axis.axhline(100 * value, color="#888888", linestyle=style, linewidth=0.9, label=title)
 
 
-def draw_method(axis: "Axes", title: str, results: Sequence[Result], colour: str) -> None:
-    """One method over its achieved lengths, with its intervals; evidence of no length has no place on the axis."""
+def draw_method(axis: "Axes", title: str, results: Sequence[Result], colour: str, shift: float) -> None:
+    """One method over its achieved lengths times `shift`, with its intervals; what has no length has no place."""
     found = [(result.summary["budget"]["achieved"]["value"], result.summary["all"][METRIC]) for result in results]
     found = sorted((pair for pair in found if pair[0] and pair[1]["value"] is not None), key=lambda pair: pair[0])
     value, low, high = (numbers([one[name] for _, one in found]) * 100 for name in ("value", "low", "high"))
     axis.errorbar(
-        [100 * achieved for achieved, _ in found],
+        [100 * achieved * shift for achieved, _ in found],
         value,
         yerr=[value - low, high - value],
         color=colour,

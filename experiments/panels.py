@@ -10,9 +10,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH, HEIGHT = 3.1, 2.5
+_CHARACTER, _HANDLE = 0.065, 0.55
+"""Inches of a letter and of a coloured handle in a legend."""
 COLOURS = (
     *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"),
     *("#444444", "#f0e442", "#882255", "#999933", "#aaaaaa", "#332288"),
+    *("#117733", "#661100", "#6699cc", "#ddcc77"),
 )
 
 
@@ -39,7 +42,8 @@ def explain(figure: "Figure", axes: "Sequence[Axes]", note: str = "bands and err
     shown = [axis.get_legend_handles_labels() for axis in axes]
     handles = {label: handle for found in shown for handle, label in zip(*found, strict=True)}
     if handles:
-        columns = min(len(handles), 2 * len(axes))
+        widest = max(map(len, handles)) * _CHARACTER + _HANDLE
+        columns = max(1, min(len(handles), int(figure.get_figwidth() / widest)))
         figure.set_figheight(figure.get_figheight() + 0.2 * -(-len(handles) // columns))
         figure.legend(handles.values(), handles, loc="outside upper center", ncols=columns, frameon=False, fontsize=8)
     figure.supxlabel(f"{note}: 95 % bootstrap intervals over questions", fontsize=7, color="#444444")

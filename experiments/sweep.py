@@ -209,7 +209,11 @@ def execution_settings(
         "lenient": sorted({point.lenient for point in study.points}),
         "data": [describe_source(loaded) for loaded in data.values()],
         "models": {
-            f"{name} {dtype}": {"fingerprint": model.fingerprint, "stop_ids": list(getattr(model, "stop_ids", ()))}
+            f"{name} {dtype}": {
+                "fingerprint": model.fingerprint,
+                "tokenizer": model.tokenizer_class,
+                "stop_ids": list(getattr(model, "stop_ids", ())),
+            }
             for (name, dtype), model in models.items()
         },
         "versions": {name: version_of(name) for name in PACKAGES},

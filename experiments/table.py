@@ -95,9 +95,12 @@ def describe_counts(summary: Row) -> list[str]:
 
 
 def describe_statuses(summary: Row) -> list[str]:
-    """One line for each point with a budget: the share of each status."""
-    found = [point for point in summary["points"].values() if point["budget"]["requested"]["value"]]
-    return [f"{point['label']}: {shares(point['counts'])}" for point in found]
+    """The share of each status at every point with a budget; those that share theirs on one line."""
+    found: dict[str, list[str]] = {}
+    for point in summary["points"].values():
+        if point["budget"]["requested"]["value"]:
+            found.setdefault(shares(point["counts"]), []).append(point["label"])
+    return [f"statuses: {told}: {', '.join(labels)}" for told, labels in found.items()]
 
 
 def shares(counts: Row) -> str:

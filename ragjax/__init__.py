@@ -2,7 +2,8 @@
 
 The public names, each loaded when it is first used:
 
-    load                 a model name, folder, .gguf file or converted checkpoint -> LanguageModel, Encoder
+    load                 a model name, folder, .gguf file or converted checkpoint -> LanguageModel, Encoder,
+                         EncoderDecoder
     make_mesh            several devices, for `load` to spread a model over
     generate             texts or chats in, texts out
     perplexity           how surprising texts are to a model
@@ -26,6 +27,7 @@ __getattr__, __dir__, __all__ = name_table(
         "Compressed": "ragjax.compress.base",
         "Document": "ragjax.data.records",
         "Encoder": "ragjax.hub",
+        "EncoderDecoder": "ragjax.hub",
         "Example": "ragjax.data.records",
         "FaviComp": "ragjax.compress.favicomp",
         "LanguageModel": "ragjax.hub",

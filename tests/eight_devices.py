@@ -33,10 +33,11 @@ from ragjax.testing import (
     tiny_config,
     tiny_encoder,
     tiny_model,
+    tiny_t5,
 )
 from ragjax.weights import checkpoint, stream
 from tests.decode.test_ensemble import word_model, word_prompts
-from tests.oracle import SHORT, some_prompts, tokens_of
+from tests.oracle import SHORT, decode, some_prompts, some_sources, tokens_of
 
 MIB = 2**20
 TEXTS = ["the lighthouse of Tamsay", "a", "the ferry sails", "no", "cold sound"]
@@ -146,6 +147,15 @@ def test_three_candidates_on_two_by_two_devices(monkeypatch):
     assert_same(found, expected)
     assert len({str(row.tokens) for rows in found.rows for row in rows}) == 12
     assert (loop._prefill._cache_size(), loop.decode_chunk._cache_size()) == (before[0] + 1, before[1] + 1)
+
+
+def test_sources_and_texts_of_an_encoder_decoder_on_two_by_two_devices():
+    lm = tiny_t5(num_heads=4, num_encoder_layers=2, num_layers=1)
+    cut = spread(lm, data=2, model=2)
+    assert cut.params.decoder[0].cross.k.addressable_shards[0].data.shape == (40, 2, 16)
+    sources = some_sources((60, 33, 40, 8))
+    mine, theirs = (decode(model, sources, weights=((1.0,),) * 2) for model in (cut, lm))
+    assert_same(mine, theirs)
 
 
 def write_shards(folder, cfg) -> list[np.ndarray]:

@@ -25,6 +25,7 @@ __getattr__, __dir__, __all__ = name_table(
         "Prefix": "ragjax.compress.plain",
         "PromptSet": "ragjax.compress.prompts",
         "RandomSentences": "ragjax.compress.plain",
+        "RecompAbstractive": "ragjax.compress.recomp",
         "Rerank": "ragjax.compress.rerank",
         "Selector": "ragjax.compress.select",
         "Subspace": "ragjax.compress.subspace",

@@ -5,6 +5,7 @@ before it and none is left unread.
 """
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -29,17 +30,17 @@ def room_beside(lm: Any, question: str) -> int:
 def question_nlls(lm: Any, questions: Sequence[str], texts: Sequence[str], batch: int = 8) -> Float[np.ndarray, " n"]:
     """The mean NLL in nats a token of each question after its text; of a text in windows, after the best of them.
 
-    NaN where it is not finite. Of equations 2 of LongLLMLingua: lower means that the text matters more.
+    LongLLMLingua's coarse step: lower means that the text matters more. NaN where it is not finite, 0 for an empty
+    question.
+
+    Raises:
+      ValueError: for a question that leaves no room for a text.
     """
     pieces = [_pieces(lm, text, room_beside(lm, question)) for question, text in zip(questions, texts, strict=True)]
     asked = [question for question, own in zip(questions, pieces, strict=True) for _ in own]
     scores = iter(perplexity(lm, asked, given=[piece + GAP for own in pieces for piece in own], batch=batch))
-    found = [[_mean(next(scores)) for _ in own] for own in pieces]
-    return np.array([np.min(values) for values in found], float)
-
-
-def _mean(score: Any) -> float:
-    return score.nll / score.count if score.reason is None else np.nan
+    means = [[score.nll / max(score.count, 1) for score in islice(scores, len(own))] for own in pieces]
+    return np.array([np.min(values) for values in means], float)
 
 
 def _pieces(lm: Any, text: str, room: int) -> list[str]:
@@ -51,7 +52,13 @@ def _pieces(lm: Any, text: str, room: int) -> list[str]:
 
 
 def windows(length: int, room: int) -> list[tuple[int, int, int]]:
-    """(begin, new, end) of each window of at most `room` tokens: it reads [begin, end), of which [new, end) is new."""
+    """(begin, new, end) of each window of at most `room` tokens: it reads [begin, end), of which [new, end) is new.
+
+    Raises:
+      ValueError: for less room than 2 tokens.
+    """
+    if room < 2:
+        raise ValueError(f"a window has room for at least 2 tokens, got {room}")
     found = [(0, 0, min(length, room))]
     while found[-1][2] < length:
         end = found[-1][2]
@@ -63,7 +70,7 @@ def windows(length: int, room: int) -> list[tuple[int, int, int]]:
 def token_contrasts(
     lm: Any, questions: Sequence[str], texts: Sequence[str], batch: int = 8
 ) -> list[tuple[Int[np.ndarray, "T 2"], Float[np.ndarray, " T"]]]:
-    """How much likelier its question makes each token of a text, in nats: equation 3 of LongLLMLingua.
+    """How much likelier its question makes each token of a text, in nats: LongLLMLingua's fine step.
 
     Both readings tokenise the text by itself, so that each token has one number in each: what stands before it is
     "\\n\\n" in the one and the question and "\\n\\n" in the other, after the BOS where the family has one.
@@ -81,7 +88,7 @@ def token_contrasts(
     found = []
     for question, (ids, offsets) in zip(questions, read, strict=True):
         count = len(windows(len(ids), room_beside(lm, question)))
-        alone, asked = (np.concatenate([next(news) for _ in range(count)]) for _ in range(2))
+        alone, asked = (np.concatenate(list(islice(news, count))) for _ in range(2))
         found.append((offsets, alone.astype(float) - asked))
     return found
 

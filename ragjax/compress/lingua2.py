@@ -8,22 +8,20 @@ code sets a threshold per piece of 512 tokens instead, and so misses the rate th
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ragjax.compress.base import Budget, Compressed, Compressor
-from ragjax.compress.pruning import Opener, Source, prune
+from ragjax.compress.base import Compressed
+from ragjax.compress.pruning import Pruning, Source, prune
 from ragjax.compress.words import check_aggregate, word_values
-from ragjax.data.records import Example
 from ragjax.encode import token_probabilities
 from ragjax.encode.texts import require_head
 from ragjax.typing import Float
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LLMLingua2(Compressor):
+class LLMLingua2(Pruning):
     """A compressor that keeps the words which a token classifier is surest of.
 
     Args:
@@ -61,15 +59,10 @@ class LLMLingua2(Compressor):
             raise ValueError(f"label counts {self.model.name}'s labels {labels} from 0, got {self.label}")
         self._opener  # noqa: B018, refuses a name or a pattern that cannot be
 
-    def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
-        """Prune each example's documents; without a budget, to the words above the threshold.
-
-        A unit is what is kept of one document, in the documents' order.
-        """
-        return self._opener.compress(examples, budget, self._choose)
-
-    def _choose(self, sources: Sequence[Source]) -> list[Compressed]:
-        return [self._prune(source, scores) for source, scores in zip(sources, self.scores(sources), strict=True)]
+    def choose(self, groups: Sequence[Sequence[Source]]) -> list[list[Compressed]]:
+        """As `Pruning.choose`."""
+        scores = self.scores([group[0] for group in groups])
+        return [[self._prune(source, own) for source in group] for group, own in zip(groups, scores, strict=True)]
 
     def scores(self, sources: Sequence[Source]) -> list[Float[np.ndarray, " W"]]:
         """The probability to keep each word of each source; -inf for a word that the model's tokenizer passes over."""
@@ -89,8 +82,3 @@ class LLMLingua2(Compressor):
             return prune(source, np.argsort(-scores, kind="stable"))
         spans = source.kept_spans((scores > self.threshold) | source.protected, source.filled)
         return source.fulfil(spans, "ok" if spans else "empty")
-
-    @cached_property
-    def _opener(self) -> Opener:
-        language = self.language if self.declare else None
-        return Opener(self.tokenizer, tuple(self.keep), tuple(self.keep_patterns), language)

@@ -1,12 +1,13 @@
 """LongLLMLingua: words dropped by what the question does to their likelihood (arXiv 2310.06839).
 
-1. A document matters as much as it makes the question likely (equation 2): the mean NLL of the question, and of a
-   statement that the documents answer it, after the document.
-2. The documents that matter least are left out, until the rest is about the budget (the coarse step).
-3. The rest is put in order, what matters most first (section 4.3), and shares the budget: the share of a document
-   falls in a line from base + dynamic_ratio for the first to base - dynamic_ratio for the last (section 4.2).
-4. A word counts by how much likelier the question makes it, NLL(x | x before) - NLL(x | question, x before), the mean
-   of its tokens (equation 3; as in the published code a difference of NLLs, not of their exponentials).
+1. A document matters as much as it makes the question likely: the mean NLL of the question, and of a statement that
+   the documents answer it, after the document. Those that matter least are left out, until the rest is about the
+   budget (section 4.1, the coarse step).
+2. A word counts by how much likelier the question makes it, NLL(x | x before) - NLL(x | question, x before), the mean
+   of its tokens (section 4.1, the fine step; as in the published code a difference of NLLs, not of perplexities).
+3. The documents are put in order, what matters most first (section 4.2).
+4. They share the budget: what a document may keep falls in a line with its rank, from base + dynamic_ratio for the
+   first to base - dynamic_ratio for the last (section 4.3).
 
 Settled by us: every document is read alone, and each of its tokens scored by one forward without the question and one
 with it, where the published code walks through the compressed text in segments of 200 tokens and draws a threshold in
@@ -17,17 +18,17 @@ windows that overlap by half: nothing of it is left unread.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ragjax.compress.base import Budget, Compressed, Compressor
+from ragjax.compress.base import Compressed
 from ragjax.compress.contrast import question_nlls, room_beside, token_contrasts
-from ragjax.compress.pruning import Opener, Source, prune
+from ragjax.compress.pruning import Pruning, Source, prune
 from ragjax.compress.words import check_aggregate, word_values
 from ragjax.compress.writing import PromptTooLong
 from ragjax.data.records import Example
+from ragjax.decode.engine import require_causal
 from ragjax.typing import Float, Int
 
 REORDER = ("sort", "none")
@@ -45,8 +46,10 @@ class Coarse:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LongLLMLingua(Compressor):
+class LongLLMLingua(Pruning):
     """A compressor that keeps the words which the question makes likelier, most of them from documents that matter.
+
+    Without a budget the documents are only put in order.
 
     Args:
       lm: the `LanguageModel` that reads.
@@ -77,6 +80,7 @@ class LongLLMLingua(Compressor):
     batch: int = 8
 
     def __post_init__(self) -> None:
+        require_causal("LongLLMLingua", self.lm)
         check_aggregate(self.aggregate)
         if self.reorder not in REORDER:
             raise ValueError(f"reorder is one of {REORDER}, got {self.reorder!r}")
@@ -84,56 +88,73 @@ class LongLLMLingua(Compressor):
             raise ValueError(f"dynamic_ratio is a difference of shares in [0, 1], got {self.dynamic_ratio}")
         self._opener  # noqa: B018, refuses a name or a pattern that cannot be
 
-    def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
-        """Prune each example's documents; without a budget they are only put in order.
+    def choose(self, groups: Sequence[Sequence[Source]]) -> list[list[Compressed]]:
+        """As `Pruning.choose`. An example that the model has no finite likelihood for is failed."""
+        rankings = self.rank_documents([group[0] for group in groups])
+        taken = [[self._take(s, ranking) for s in group] for group, ranking in zip(groups, rankings, strict=True)]
+        scores = self.scores([group[0] for group in groups], [sorted(set().union(*own)) for own in taken])
+        return [
+            [self._prune(source, ranking, own, words) for source, own in zip(group, several, strict=True)]
+            for group, ranking, several, words in zip(groups, rankings, taken, scores, strict=True)
+        ]
 
-        A unit is what is kept of one document. An example that the model has no finite likelihood for is failed.
+    def rank_documents(self, sources: Sequence[Source]) -> list[list[int] | None]:
+        """The documents of each example, what matters most first; None where the likelihood is not finite.
+
+        Raises:
+          PromptTooLong: for a question that leaves no room for a document in the model.
         """
-        return self._opener.compress(examples, budget, self._choose)
-
-    def _choose(self, sources: Sequence[Source]) -> list[Compressed]:
-        plans = self._plan(sources)
-        return [self._prune(plan, scores) for plan, scores in zip(plans, self._score(plans), strict=True)]
-
-    def _plan(self, sources: Sequence[Source]) -> list["_Plan"]:
-        """Rank the documents of each example, and take those that get into the fine step."""
         for source in sources:
             self._check_room(source.request.example)
         asked = [self._asked(source.request.example.question) for source in sources for _ in source.filled]
         texts = [source.words[d].text for source in sources for d in source.filled]
         nlls = iter(question_nlls(self.lm, asked, texts, self.batch).tolist())
-        return [self._take(source, np.array([next(nlls) for _ in source.filled])) for source in sources]
+        rankings = []
+        for source in sources:
+            own = np.array([next(nlls) for _ in source.filled])
+            order = [source.filled[place] for place in np.argsort(own, kind="stable")]
+            rankings.append(order if np.isfinite(own).all() else None)
+        return rankings
 
-    def _take(self, source: Source, nlls: Float[np.ndarray, " documents"]) -> "_Plan":
-        ranking = [source.filled[k] for k in np.argsort(nlls, kind="stable")]
-        finite = bool(np.isfinite(nlls).all())
-        if source.request.requested is None or not finite:
-            return _Plan(source, ranking, (), finite)
-        if self.coarse is None:
-            return _Plan(source, ranking, tuple(ranking))
-        tokens = np.cumsum([0, *(source.costs[source.part(d)].sum() for d in ranking)])[:-1]
-        limit = self.coarse.factor * source.request.requested + self.coarse.extra
-        return _Plan(source, ranking, tuple(d for d, before in zip(ranking, tokens, strict=True) if before <= limit))
-
-    def _score(self, plans: Sequence["_Plan"]) -> list[dict[int, Float[np.ndarray, " W"]]]:
-        """The contrast of each word of the documents that were taken."""
-        questions = [plan.source.request.example.question for plan in plans for _ in plan.taken]
-        texts = [plan.source.words[d].text for plan in plans for d in plan.taken]
-        tokens = iter(token_contrasts(self.lm, questions, texts, self.batch))
+    def scores(
+        self, sources: Sequence[Source], documents: Sequence[Sequence[int]]
+    ) -> list[dict[int, Float[np.ndarray, " words"]]]:
+        """The contrast of each word of some documents of each example; NaN where a likelihood is not finite."""
+        asked = [s.request.example.question for s, own in zip(sources, documents, strict=True) for _ in own]
+        texts = [s.words[d].text for s, own in zip(sources, documents, strict=True) for d in own]
+        read = token_contrasts(self.lm, asked, texts, self.batch)
+        tokens = ((offsets, values if np.isfinite(values).all() else values * np.nan) for offsets, values in read)
         return [
-            {d: word_values(plan.source.words[d], *next(tokens), self.aggregate) for d in plan.taken} for plan in plans
+            {d: word_values(source.words[d], *next(tokens), self.aggregate) for d in own}
+            for source, own in zip(sources, documents, strict=True)
         ]
 
-    def _prune(self, plan: "_Plan", scores: dict[int, Float[np.ndarray, " W"]]) -> Compressed:
-        source = plan.source
-        if not (plan.finite and all(np.isfinite(s[s > -np.inf]).all() for s in scores.values())):
+    def _take(self, source: Source, ranking: Sequence[int] | None) -> list[int]:
+        """The documents that get into the fine step, by rank: none without a budget."""
+        if source.request.requested is None or ranking is None:
+            return []
+        if self.coarse is None:
+            return list(ranking)
+        before = np.cumsum([0, *(source.costs[source.part(d)].sum() for d in ranking)])
+        limit = self.coarse.factor * source.request.requested + self.coarse.extra
+        return [d for d, tokens in zip(ranking, before, strict=False) if tokens <= limit]
+
+    def _prune(
+        self,
+        source: Source,
+        ranking: Sequence[int] | None,
+        taken: Sequence[int],
+        scores: dict[int, Float[np.ndarray, " words"]],
+    ) -> Compressed:
+        own = {d: scores[d] for d in taken}
+        if ranking is None or any(np.isnan(values).any() for values in own.values()):
             return source.fulfil({}, "failed(non-finite likelihood)")
-        arrangement = plan.ranking if self.reorder == "sort" else source.filled
+        arrangement = ranking if self.reorder == "sort" else source.filled
         if source.request.requested is None:
             return source.fulfil(source.kept_spans(np.ones(len(source.costs), bool), arrangement), "ok")
-        left_out = len(plan.ranking) - len(plan.taken)
-        notes = (f"the coarse step left out {left_out} of {len(plan.ranking)} documents",) if left_out else ()
-        return prune(source, rank_words(source, scores, self.dynamic_ratio), arrangement, notes)
+        left_out = len(ranking) - len(taken)
+        notes = (f"the coarse step left out {left_out} of {len(ranking)} documents",) if left_out else ()
+        return prune(source, rank_words(source, own, self.dynamic_ratio), arrangement, notes)
 
     def _asked(self, question: str) -> str:
         return f"{question} {self.statement}" if self.statement else question
@@ -145,27 +166,16 @@ class LongLLMLingua(Compressor):
                 f"{self.lm.config.max_positions} positions of {self.lm.name}"
             )
 
-    @cached_property
-    def _opener(self) -> Opener:
-        language = self.language if self.declare else None
-        tokenizer = self.tokenizer or self.lm.tokenizer
-        return Opener(tokenizer, tuple(self.keep), tuple(self.keep_patterns), language)
-
-
-@dataclass(frozen=True, eq=False)
-class _Plan:
-    """An example's documents by rank, those that get into the fine step, and whether the ranking has only numbers."""
-
-    source: Source
-    ranking: Sequence[int]
-    taken: tuple[int, ...]
-    finite: bool = True
+    @property
+    def _counter(self) -> Any:
+        return self.tokenizer or self.lm.tokenizer
 
 
 def document_shares(base: float, dynamic_ratio: float, count: int) -> Float[np.ndarray, " documents"]:
-    """The share of its words that each document keeps, by rank: equation 4, even about the base as the published code.
+    """The share of its words that each document keeps, by rank (section 4.3).
 
-    From base + dynamic_ratio for the first to base - dynamic_ratio for the last, within [0, 1]; base for one alone.
+    From base + dynamic_ratio for the first to base - dynamic_ratio for the last, even about the base as in the
+    published code, within [0, 1]; base for one alone.
     """
     slope = np.linspace(1, -1, count) if count > 1 else np.zeros(count)
     return np.clip(base + dynamic_ratio * slope, 0, 1)

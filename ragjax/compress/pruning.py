@@ -9,14 +9,14 @@ Only a word longer than `LONGEST_WORD` that comes first and does not fit is cut,
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 import regex
 
-from ragjax.compress.base import Budget, Compressed, Unit
+from ragjax.compress.base import Budget, Compressed, Compressor, Unit
 from ragjax.compress.cut import fitting_prefix
 from ragjax.compress.units import Request
 from ragjax.compress.words import DIGITS, NEWLINES, Words, split_words, word_vocabulary
@@ -55,6 +55,11 @@ class Source:
     request: Request
     words: tuple[Words, ...]
     costs: Int[np.ndarray, " W"]
+
+    def within(self, budget: Budget | None) -> "Source":
+        """The same with a budget."""
+        requested = budget.resolve(self.request.source_tokens) if budget else None
+        return replace(self, request=replace(self.request, requested=requested))
 
     @cached_property
     def bounds(self) -> Int[np.ndarray, " documents+1"]:
@@ -126,8 +131,8 @@ class Opener:
             except regex.error as error:
                 raise ValueError(f"keep_patterns: {pattern!r} is no regular expression: {error}") from error
 
-    def open(self, example: Example, budget: Budget | None) -> Source:
-        """The words of an example's documents, and the tokens of each and of all."""
+    def open(self, example: Example) -> Source:
+        """The words of an example's documents, and the tokens of each and of all; no budget yet."""
         patterns = [KEEP[name] for name in self.keep if name in KEEP] + list(self.patterns)
         vocabulary = word_vocabulary(example.question) if "question" in self.keep else frozenset()
         words = tuple(split_words(document.text, patterns, vocabulary) for document in example.documents)
@@ -136,24 +141,54 @@ class Opener:
         ends = np.concatenate([np.zeros(0, int), *(w.ends + at for w, at in zip(words, begins, strict=False))])
         owners = np.searchsorted(ends, offsets[:, 1] - 1, side="right")
         costs = np.bincount(owners, minlength=len(ends) + 1)[: len(ends)]
-        tokens = len(ids) if len(ends) else 0
         sentences = split_sentences(example.documents, self.language) if self.language else None
-        request = Request(self.tokenizer, example, sentences, tokens, budget.resolve(tokens) if budget else None)
-        return Source(request, words, costs)
+        return Source(Request(self.tokenizer, example, sentences, len(ids) if len(ends) else 0, None), words, costs)
 
-    def compress(
-        self,
-        examples: Sequence[Example],
-        budget: Budget | None,
-        choose: Callable[[Sequence[Source]], Sequence[Compressed]],
-    ) -> list[Compressed]:
-        """Each example's result: the settled ones as they are, all others by one call of `choose`."""
-        sources = [self.open(example, budget) for example in examples]
-        found = [source.request.settle() for source in sources]
-        rest = [i for i, one in enumerate(found) if one is None]
-        for i, one in zip(rest, choose([sources[i] for i in rest]) if rest else (), strict=True):
-            found[i] = one
-        return found
+
+class Pruning(Compressor):
+    """A family that drops words: it settles each example at each budget, or ranks the words of those that are left.
+
+    Its models run once an example, whatever the number of budgets.
+    """
+
+    tokenizer: Any
+    keep: tuple[str, ...]
+    keep_patterns: tuple[str, ...]
+    declare: bool
+    language: str
+
+    def choose(self, groups: Sequence[Sequence[Source]]) -> list[list[Compressed]]:
+        """The results of what nothing settles: groups of one example at one or more budgets."""
+        raise NotImplementedError
+
+    def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
+        """Prune each example's documents; the result's order is the examples'. A unit is what is kept of one document.
+
+        See the class for what is done without a budget.
+        """
+        return self.compress_budgets(examples, (budget,))[0]
+
+    def compress_budgets(self, examples: Sequence[Example], budgets: Sequence[Budget | None]) -> list[list[Compressed]]:
+        """As `Compressor.compress_budgets`."""
+        opened = [self._opener.open(example) for example in examples]
+        sources = [[source.within(budget) for budget in budgets] for source in opened]
+        found = [[source.request.settle() for source in row] for row in sources]
+        rest = [i for i, row in enumerate(found) if None in row]
+        open_ = [[source for source, done in zip(sources[i], found[i], strict=True) if done is None] for i in rest]
+        for i, chosen in zip(rest, self.choose(open_) if rest else (), strict=True):
+            left = iter(chosen)
+            found[i] = [next(left) if done is None else done for done in found[i]]
+        return [list(column) for column in zip(*found, strict=True)] if found else [[] for _ in budgets]
+
+    @property
+    def _counter(self) -> Any:
+        """The tokenizer that lengths are counted with."""
+        return self.tokenizer
+
+    @cached_property
+    def _opener(self) -> Opener:
+        language = self.language if self.declare else None
+        return Opener(self._counter, tuple(self.keep), tuple(self.keep_patterns), language)
 
 
 def prune(

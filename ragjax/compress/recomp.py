@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from ragjax.compress.base import Budget, Compressed, Trace, call, check_candidates
+from ragjax.compress.base import Budget, Compressed, Trace, Writer, check_candidates
 from ragjax.compress.cut import cut_to_budget
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, fill_template
 from ragjax.compress.units import without_decoding
-from ragjax.compress.writing import PromptTooLong, as_compressed, as_trace
+from ragjax.compress.writing import PromptTooLong, as_compressed, as_trace, write_budgets
 from ragjax.data.records import Document, Example
 from ragjax.decode.beams import decode_beams
 from ragjax.decode.engine import Execution, Sampling, Voice, check_settings, decode_prompts
@@ -34,7 +34,7 @@ OVERFLOW = ("windows", "truncate", "error")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RecompAbstractive:
+class RecompAbstractive(Writer):
     """A compressor of one encoder-decoder.
 
     Args:
@@ -74,10 +74,6 @@ class RecompAbstractive:
             kind = type(self.model).__name__
             raise ValueError(f"RecompAbstractive needs an encoder-decoder, and {self.model.name} is of the kind {kind}")
 
-    def __call__(self, question: Any, documents: Any, budget: Budget | float | int | None = None) -> Any:
-        """Compress one question's documents, or lists of both as one batch: see `ragjax.compress.base.call`."""
-        return call(self, question, documents, budget)
-
     def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
         """Summarise each example's documents, in batches.
 
@@ -87,6 +83,10 @@ class RecompAbstractive:
         """
         search = self.beams > 1
         return [rows[0] for rows in self._write(examples, self.beams if search else 1, budget, search)]
+
+    def compress_budgets(self, examples: Sequence[Example], budgets: Sequence[Budget | None]) -> list[list[Compressed]]:
+        """As `Compressor.compress_budgets`, over one decode."""
+        return write_budgets(self, self._counter, examples, budgets, reads=True)
 
     def sample(
         self,

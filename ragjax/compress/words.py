@@ -18,6 +18,7 @@ So the kept slices join to the kept text as they are, and the text is a subseque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import regex
@@ -39,11 +40,10 @@ _AFTER = r"(?:(?<=\p{N})(?:(?=[%‰‱٪\uff05°℃℉\u2032″\p{Sc}])\X)++)?"
 _PLAIN = r"[A-Za-z]++(?=[,.;:?!)]{0,3} [!-~])"
 _PLAIN_MARK = r"[,.;:?!)]++(?= [!-~])"
 _WORD = regex.compile(
-    rf"(?:({_PLAIN}|(?:{_CORE}{_AFTER}|{_NUMERAL})++)|({_PLAIN_MARK}|(?={_UNSPACED})\X|(?:(?!{_SIGNS}){_MARK})++))"
+    rf"(?:({_PLAIN}|(?:{_CORE}{_AFTER}|{_NUMERAL})++)|({_PLAIN_MARK}|(?:(?!{_SIGNS}){_MARK})++)|((?={_UNSPACED})\X))"
     r"(?: (?=[!-~]))?+",
     regex.VERSION1,
 )
-_UNSPACED_LETTER = regex.compile(_UNSPACED, regex.VERSION1)
 _LETTER = regex.compile(r"[\p{L}\p{N}]")
 
 DIGITS = r"\p{N}+"
@@ -57,6 +57,7 @@ class Words:
     """The W words of a text, in order and apart: word i is text[starts[i]:ends[i]].
 
     `protected` marks those that are to survive, `blank` the white space that counts as words because it is protected.
+    `unspaced` says whether some are of a script that does not space its words.
     """
 
     text: str
@@ -64,17 +65,13 @@ class Words:
     ends: Int[np.ndarray, " W"]
     protected: Bool[np.ndarray, " W"]
     blank: Bool[np.ndarray, " W"]
+    unspaced: bool
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def __getitem__(self, index: int) -> str:
         return self.text[self.starts[index] : self.ends[index]]
-
-    @cached_property
-    def unspaced(self) -> bool:
-        """Whether some of it is in a script that does not space its words."""
-        return _UNSPACED_LETTER.search(self.text) is not None
 
     @cached_property
     def _next_gap(self) -> Int[np.ndarray, " W"]:
@@ -100,6 +97,8 @@ class Words:
         """The first white space between words `left` and `right`, but for those beside protected white space."""
         gap = self._next_gap[left]
         begin = self.ends[gap[(gap < right) & ~self.blank[left] & ~self.blank[right]]]
+        if "\r\n" not in self.text:
+            return _pairs(begin, begin + 1)
         width = [2 if self.text.startswith("\r\n", at) else 1 for at in begin.tolist()]
         return _pairs(begin, begin + np.array(width, int))
 
@@ -120,7 +119,7 @@ def split_words(
       vocabulary: case-folded words that are protected wherever they stand.
     """
     found = [(*m.span(m.lastindex), m.lastindex) for m in _WORD.finditer(text)]
-    starts, ends, group = np.array(found, int).reshape(-1, 3).T
+    starts, ends, group = np.fromiter(chain.from_iterable(found), int, 3 * len(found)).reshape(-1, 3).T
     starts, ends = _glue(starts, ends, group == 1)
     protected = blank = np.zeros(len(starts), bool)
     matches = [m.span() for pattern in patterns for m in regex.finditer(pattern, text)]
@@ -135,7 +134,7 @@ def split_words(
     if vocabulary:
         listed = [text[a:b].casefold() in vocabulary for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
         protected = protected | np.array(listed, bool)
-    return Words(text, starts, ends, protected, blank)
+    return Words(text, starts, ends, protected, blank, bool((group == 3).any()))
 
 
 def word_vocabulary(text: str) -> frozenset[str]:
@@ -191,20 +190,21 @@ def word_values(
     Args:
       words: of the text that was cut into sub-words.
       offsets: character offsets of each sub-word; several may have the same (bytes of one character).
-      values: the number of each sub-word; NaN leaves it out.
+      values: the number of each sub-word.
       aggregate: one of `AGGREGATES`.
     """
-    counted = ~np.isnan(values) & (offsets[:, 1] > offsets[:, 0])
-    offsets, values = offsets[counted], values[counted].astype(np.float64)
+    filled = offsets[:, 1] > offsets[:, 0]
+    offsets, values = offsets[filled], values[filled].astype(np.float64)
     first = np.searchsorted(words.ends, offsets[:, 0], side="right")
     count = np.maximum(np.searchsorted(words.starts, offsets[:, 1], side="left") - first, 0)
     within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     owner = np.repeat(first, count) + within
     order = np.argsort(owner, kind="stable")
-    ids, begins, sizes = np.unique(owner[order], return_index=True, return_counts=True)
+    owner, shared = owner[order], np.repeat(values, count)[order]
+    begins = np.flatnonzero(np.diff(owner, prepend=-1))
     found = np.full(len(words), -np.inf)
-    if len(ids):
+    if len(begins):
         ufunc = {"max": np.maximum, "min": np.minimum}.get(aggregate, np.add)
-        reduced = ufunc.reduceat(np.repeat(values, count)[order], begins)
-        found[ids] = reduced / sizes if aggregate == "mean" else reduced
+        sizes = np.diff(begins, append=len(owner)) if aggregate == "mean" else 1
+        found[owner[begins]] = ufunc.reduceat(shared, begins) / sizes
     return found

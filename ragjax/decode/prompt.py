@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import jinja2
@@ -63,7 +64,7 @@ def encode_alone(tokenizer: Any, text: str) -> tuple[int, ...]:
 def encode_with_offsets(tokenizer: Any, text: str) -> tuple[tuple[int, ...], np.ndarray]:
     """As `encode_alone`, with the character offsets [T, 2] of each token."""
     ids, offsets = _text_ids(tokenizer, text)
-    return ids, np.array(offsets, int).reshape(-1, 2)
+    return ids, np.fromiter(chain.from_iterable(offsets), int, 2 * len(ids)).reshape(-1, 2)
 
 
 def encode_after(tokenizer: Any, before: str, text: str, limit: int) -> Prompt:
@@ -92,7 +93,11 @@ def count_each(tokenizer: Any, texts: Sequence[str]) -> list[int]:
     if not texts:
         return []
     found = tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False)
-    return [len(ids) if text else 0 for ids, text in zip(found["input_ids"], texts, strict=True)]
+    specials = _special_ids(tokenizer)
+    return [
+        len(ids) if text and specials.isdisjoint(ids) else len(encode_alone(tokenizer, text))
+        for ids, text in zip(found["input_ids"], texts, strict=True)
+    ]
 
 
 def count_prefixes(tokenizer: Any, text: str, ends: Sequence[int]) -> list[int]:

@@ -10,9 +10,6 @@ from typing import Any
 
 from ragjax.models.fields import Fields
 
-USUAL_WINDOW = 512
-"""Tokens that the published models were trained on. T5 has no table of positions and reads texts of any length."""
-
 # What feed_forward_proj means, and what transformers derives from it and may write beside it ("gelu_new" is the tanh
 # form).
 _FEED_FORWARDS = {"relu": ("relu", False), "gated-gelu": ("gelu_tanh", True)}
@@ -58,7 +55,7 @@ class T5Config:
 
     @property
     def max_positions(self) -> None:
-        """There is no longest text."""
+        """There is no longest text: T5 has no table of positions, whatever length it was trained on (usually 512)."""
         return None
 
 

@@ -55,6 +55,9 @@ class BM25:
     def _score(self, question: str, texts: Sequence[str]) -> np.ndarray:
         # Importing it runs a JAX function, which starts the devices: not before they are needed anyway.
         from bm25s import BM25 as Index
+        from bm25s import logger
+
+        logger.setLevel("WARNING")  # It tells of every index it builds.
 
         vocabulary: dict[str, int] = {}
         ids = [[vocabulary.setdefault(word, len(vocabulary)) for word in terms(text)] for text in texts]

@@ -111,7 +111,11 @@ def test_shares_fall_in_a_line_from_the_first_document_to_the_last():
 
 
 def test_each_document_gives_its_best_words_in_proportion_to_its_share(lm):
-    source = Opener(lm.tokenizer).open(example("aa bb cc dd ee ff gg hh", "ii jj kk ll mm nn oo pp"), Budget(tokens=24))
+    source = (
+        Opener(lm.tokenizer)
+        .open(example("aa bb cc dd ee ff gg hh", "ii jj kk ll mm nn oo pp"))
+        .within(Budget(tokens=24))
+    )
     scores = {1: np.arange(8.0), 0: np.arange(8.0)[::-1]}
     order = rank_words(source, scores, 0.25).tolist()
     assert [i - 8 for i in order if i >= 8] == [7, 6, 5, 4, 3, 2, 1, 0]
@@ -122,7 +126,7 @@ def test_each_document_gives_its_best_words_in_proportion_to_its_share(lm):
 
 def oracle(lm, one: Example, budget: Budget, statement: str, ratio: float, coarse: Coarse | None) -> tuple:
     """The ranking of documents, those taken, and the ranking of their words, by plain loops."""
-    source = Opener(lm.tokenizer).open(one, budget)
+    source = Opener(lm.tokenizer).open(one).within(budget)
     asked = f"{one.question} {statement}" if statement else one.question
     importance = [np.mean(nlls(lm, d.text + GAP + asked)[-len(asked) :]) for d in one.documents]
     ranking = sorted(range(len(importance)), key=lambda d: importance[d])
@@ -208,6 +212,20 @@ def test_results_depend_on_neither_batch_nor_order_nor_company(lm):
         assert [one.status for one in found] == [one.status for one in together]
 
 
+def test_several_budgets_are_one_reading(lm, monkeypatch):
+    calls = []
+    for name in ("question_nlls", "token_contrasts"):
+        real = getattr(longlingua, name)
+        monkeypatch.setattr(longlingua, name, lambda *a, real=real, name=name: calls.append(name) or real(*a))
+    budgets = (Budget(tokens=50), None, Budget(tokens=12), Budget(tokens=1000))
+    prunes = compressor(lm, coarse=Coarse(1.0, 10), statement="")
+    found = prunes.compress_budgets([example()], budgets)
+    assert calls == ["question_nlls", "token_contrasts"]
+    for budget, (one,) in zip(budgets, found, strict=True):
+        (alone,) = prunes.compress([example()], budget)
+        assert (one.units, one.status, one.notes) == (alone.units, alone.status, alone.notes)
+
+
 def test_G02_G03_empty_and_tiny_inputs(lm):
     prunes = compressor(lm)
     for documents in ([], [""], [" "]):
@@ -215,6 +233,7 @@ def test_G02_G03_empty_and_tiny_inputs(lm):
     assert prunes(QUESTION, ["", "some text"], 5).text in ("some", "text")
     for word in ("hello", "?", "😀"):
         assert prunes(QUESTION, [word], 10).text == word
+        assert compressor(lm, statement="")("", [word, "other words"], 8).status == "ok"
         assert prunes("", [word, "other words"], 8).status == "ok"
     assert prunes(QUESTION, ["a" * 80], 70).text == "a" * 70
 
@@ -231,16 +250,21 @@ def test_a_likelihood_that_is_no_number_fails_that_example_alone(lm, monkeypatch
     assert [one.status for one in found] == ["failed(non-finite likelihood)", "ok"]
     assert found[0].units == ()
 
-    monkeypatch.setattr(longlingua, "question_nlls", real)
-    values = longlingua.token_contrasts
-    monkeypatch.setattr(
-        longlingua, "token_contrasts", lambda *a: [(o, np.where(v > 0, np.inf, v)) for o, v in values(*a)]
-    )
-    assert compressor(lm)(QUESTION, list(TEXTS), 0.5).status == "failed(non-finite likelihood)"
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_one_token_without_a_finite_likelihood_fails_its_example(lm, monkeypatch, wrong):
+    def broken(*arguments):
+        found = contrast.token_contrasts(*arguments)
+        found[0][1][3] = wrong
+        return found
+
+    monkeypatch.setattr(longlingua, "token_contrasts", broken)
+    (one, other) = compressor(lm, coarse=None).compress([example(), example()], Budget(fraction=0.5))
+    assert (one.status, one.units) == ("failed(non-finite likelihood)", ())
+    assert other.status == "ok"
 
 
-def test_options_that_cannot_be_are_refused():
-    lm = SimpleNamespace(tokenizer=None, fingerprint="f")
+def test_options_that_cannot_be_are_refused(lm):
     for options, message in (
         ({"reorder": "two_stage"}, "reorder is one of"),
         ({"dynamic_ratio": 1.5}, "dynamic_ratio is a difference of shares"),
@@ -249,6 +273,10 @@ def test_options_that_cannot_be_are_refused():
     ):
         with pytest.raises(ValueError, match=message):
             LongLLMLingua(lm=lm, **options)
+    with pytest.raises(ValueError, match="LongLLMLingua needs a causal language model"):
+        LongLLMLingua(lm=SimpleNamespace(name="bert", config=None))
+    with pytest.raises(ValueError, match="room for at least 2 tokens"):
+        windows(10, 1)
     assert describe(LongLLMLingua(lm=lm))["coarse"] == {"factor": 1.0, "extra": 100}
 
 

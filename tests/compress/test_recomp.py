@@ -31,7 +31,7 @@ QUESTIONS = ("Who wrote Emma?", "Where is Zug?", "How old is it?", "What is ore?
 
 @pytest.fixture(scope="module")
 def model():
-    return tiny_t5(num_encoder_layers=2)
+    return tiny_t5(3, num_encoder_layers=2, num_layers=1)
 
 
 @pytest.fixture(scope="module")
@@ -159,11 +159,11 @@ def test_nothing_is_decoded_where_nothing_has_to_be(recomp):
 
 
 def test_G08_an_empty_summary_is_an_answer(recomp, model, examples, tmp_path):
-    """Two of five models' first tokens end the text: their rows stay, and their reader sees no context."""
+    """Two of five texts end with their first token: their rows stay, and their reader sees no context."""
     first = [one.trace.tokens[0] for one in recomp.compress(examples)]
     ending = tuple(int(token) for token in first[1:3])
     empty = [token in ending for token in first]
-    assert 2 <= sum(empty) < 5
+    assert sum(empty) == 2
     silent = dataclasses.replace(recomp, model=dataclasses.replace(model, stop_ids=ending))
     found = silent.compress(examples)
     assert [one.status == "empty" for one in found] == empty

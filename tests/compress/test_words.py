@@ -133,7 +133,7 @@ def test_what_remains_is_a_subsequence_of_slices_in_order(text, data, lines):
         inside[a:b] = True
     for i in range(len(words)):
         assert inside[words.starts[i] : words.ends[i]].all() == kept[i], "kept whole, or not at all"
-    if lines:
+    if lines and len(words):
         assert remains.count("\n") == text.count("\n")
 
 
@@ -164,7 +164,7 @@ def test_the_values_of_sub_words_go_to_the_words_they_share_characters_with():
     assert word_values(words, offsets, values, "min")[[0, 3]].tolist() == [0.5, 0.1]
     assert word_values(words, offsets, values, "sum")[[0, 3]].tolist() == [1.5, pytest.approx(0.85)]
     values[0] = np.nan
-    assert word_values(words, offsets, values)[0] == 1.0
+    assert np.isnan(word_values(words, offsets, values)).tolist() == [True, False, False, False, False]
     with pytest.raises(ValueError, match="aggregate is one of"):
         check_aggregate("median")
 

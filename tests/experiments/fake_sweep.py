@@ -30,6 +30,7 @@ class FakeModel:
     tokenizer: object
     dtype: str = "float32"
     stop_ids: tuple = (2,)
+    tokenizer_class: str = "Fake"
 
 
 def resolve(name):

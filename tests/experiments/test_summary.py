@@ -43,7 +43,7 @@ def test_a_budget_is_told_beside_what_was_achieved_and_each_status():
     summary = summarize(rows, [], {"p": "p"})
     found = summary["points"]["p"]["budget"]
     assert (found["requested"]["value"], found["achieved"]["value"]) == (0.5, 0.15)
-    assert describe_statuses(summary) == ["p: ok 67%, too_small 33%"]
+    assert describe_statuses(summary) == ["statuses: ok 67%, too_small 33%: p"]
     console = Console(width=160, record=True)
     console.print(make_table(summary, "study"))
     heading, values = (

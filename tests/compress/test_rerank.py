@@ -59,7 +59,9 @@ def check_nothing_further(tokenizer, example, found, last):
     assert not further_fits(tokenizer, texts + more, range(len(texts)), found.requested)
     for place, unit in shorter:
         number, _, end = unit.spans[0]
-        following = example.documents[number].text[: ends[number][ends[number].index(end) + 1]]
+        # After the last sentence there may be white space.
+        longer = [*ends[number], len(example.documents[number].text)]
+        following = example.documents[number].text[: longer[longer.index(end) + 1]]
         longer = [*texts[:place], following, *texts[place + 1 :]]
         assert further_fits(tokenizer, longer, [i for i in range(len(texts)) if i != place], found.requested) == []
 

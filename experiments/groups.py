@@ -6,8 +6,9 @@ from functools import cache, partial
 from typing import Any
 
 from experiments.choosing import SCORERS, Choosing
+from experiments.citing import CitingPipeline
 from experiments.evidence import Decoding, Fitting, Maker, alphas_of
-from experiments.experiment import Experiment
+from experiments.experiment import LEXICAL, Experiment
 from experiments.fitting import make_fitting
 from experiments.methods import FREE_FIELDS, METHODS, READ_WITH, SHARED_FIELDS
 from experiments.pipeline import Pipeline
@@ -81,7 +82,8 @@ def as_item(example: Any, loaded: LoadedExamples) -> Item:
     """
     stated = {name: getattr(loaded, name) or example.meta.get(name) for name in ("dataset", "split")}
     source = {name: None if value is None else str(value) for name, value in stated.items()}
-    columns = {"question": example.question, "answers": list(example.answers), **source}
+    paper = {"paper": example.meta["paper_id"]} if example.meta.get("paper_id") else {}
+    columns = {"question": example.question, "answers": list(example.answers), **source, **paper}
     return Item(example.id, content_hash(example), columns)
 
 
@@ -97,8 +99,11 @@ def make_pipeline(
     models: Mapping[tuple[str, str], Any],
     parts: Library,
     calibration: Mapping[int, tuple[Any, ...]],
-) -> Pipeline:
-    """The work of one group: its maker, its reader and, where that is another model, what measures perplexity."""
+) -> Pipeline | CitingPipeline:
+    """The work of one group: its maker, its reader and, where that is another model, what measures perplexity.
+
+    Where answers cite their evidence, what judges the citations stands in the place of that.
+    """
     first = points[0]
     reader = models[first.reader, first.dtype]
     measuring = next((models[point.target, point.dtype] for point in points if point.target), reader)
@@ -106,14 +111,25 @@ def make_pipeline(
     reading = {"max_new": first.reader_max_new, "temperature": first.reader_temperature, "seed": first.seed or 0}
     shots = demonstrations(first.dataset, first.shots) if first.shots else ()
     make_reader = partial(parts.reader, shots=shots, **settings)
+    maker = make_maker(points, models, parts, calibration, **settings)
+    if first.task == "cite":
+        role = {"model": "cite", "posthoc": "write"}[first.citer]
+        cited = make_reader(lm=reader, order=first.reader_order or "question_first", role=role, **reading)
+        return CitingPipeline(tuple(points), examples, maker, cited, make_judge(first, models, parts), parts.quality)
     return Pipeline(
         points=tuple(points),
         examples=examples,
-        maker=make_maker(points, models, parts, calibration, **settings),
+        maker=maker,
         reader=make_reader(lm=reader, order=first.reader_order or "question_first", **reading),
         scorer=None if measuring.fingerprint == reader.fingerprint else make_reader(lm=measuring),
         count_measured=partial(parts.count_tokens, measuring.tokenizer),
     )
+
+
+def make_judge(point: Experiment, models: Mapping[tuple[str, str], Any], parts: Library) -> Any:
+    """What says whether evidence entails a statement; what it said is kept in the working directory's cache."""
+    model = None if point.judge == LEXICAL else models[point.judge, point.dtype]
+    return parts.judge(model, mode=point.premises, batch=point.batch)
 
 
 def make_maker(

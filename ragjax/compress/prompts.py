@@ -27,7 +27,8 @@ class PromptSet:
     texts of your own have to ask for the verdict that `ragjax.compress.compact.parse_reply` looks for, as ours do.
     ECR's writer sees sentences to merge into one. RECOMP's encoder reads one flat text, in the form that the released
     models were trained on. The reader's templates differ in what comes first; without a context it gets `read_alone`.
-    Each of its demonstrations comes before, as `read_shot`.
+    Each of its demonstrations comes before, as `read_shot`. A reader that writes a paragraph is told so by
+    `write_system`, one that cites its passages by `cite_system`.
     """
 
     version: str = "ragjax-1"
@@ -68,6 +69,15 @@ class PromptSet:
         "You answer questions. Use the context where it helps. Reply with the answer only, in a few words, "
         "not in a sentence."
     )
+    cite_system: str = (
+        "You answer questions from numbered passages, in a short paragraph of whole sentences. Use the passages and "
+        "nothing else. At the end of every sentence, before its full stop, give the numbers of the passages that it "
+        "rests on, each in square brackets, such as [1] or [2][3]; one to three of them. Reply with the paragraph only."
+    )
+    write_system: str = (
+        "You answer questions from numbered passages, in a short paragraph of whole sentences. Use the passages and "
+        "nothing else. Reply with the paragraph only."
+    )
     read_question_first: str = "Question: {question}\n\nContext: {context}\n\nAnswer:"
     read_context_first: str = "Context: {context}\n\nQuestion: {question}\n\nAnswer:"
     read_alone: str = "Question: {question}\n\nAnswer:"
@@ -103,7 +113,8 @@ def read_prompts(path: str | PathLike) -> PromptSet:
 def texts_of(prompts: PromptSet, roles: Collection[str]) -> dict[str, str]:
     """The version and the texts of some roles: what the results of a method that uses these roles depend on.
 
-    A role is a field's name up to its first underscore: "compress", "context", "compact", "merge", "recomp" or "read".
+    A role is a field's name up to its first underscore: "compress", "context", "compact", "merge", "recomp", "read",
+    "cite" or "write".
     """
     texts = dataclasses.asdict(prompts)
     return {name: text for name, text in texts.items() if name == "version" or name.split("_")[0] in roles}

@@ -173,6 +173,8 @@ LIBRARY = Library(
     selector=FakeSelector,
     calibrate=None,
     named=None,
+    judge=None,
+    quality=None,
 )
 
 if __name__ == "__main__":

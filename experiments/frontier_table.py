@@ -1,0 +1,86 @@
+"""The table of a study of citations: one row a point, citation scores beside the length that the evidence really had."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from experiments.frontier import SCORES, few_citations
+from experiments.table import BUDGETS, Column, format_cell
+from ragjax.evals.run import Row
+
+_HEADINGS = {
+    "generated_precision": "P\ngenerated",
+    "generated_recall": "R\ngenerated",
+    "grounded_precision": "P\ngrounded",
+    "grounded_recall": "R\ngrounded",
+    "laundering": "P gen.\n- ground.",
+    "reattribution_rate": "re-attri-\nbuted",
+    "share_citing": "citing",
+}
+_NOTHING: Mapping[str, Any] = {"value": None, "low": None, "high": None}
+
+CAPTION = (
+    "All from 0 to 100. P, R: precision and recall of citations, against the units that were shown (generated) and "
+    "against the source sentences they lead to (grounded). Re-attributed: of the units that declare no source, the share "
+    "for which one was found. Citing: answers with a citation. Below each value its 95 % bootstrap interval over "
+    "questions."
+)
+
+
+def make_frontier_table(summary: Row, name: str) -> Table:
+    """The table of a run's summary; its title names the judge, the citer and the number of questions."""
+    points = list(summary["points"].values())
+    table = Table(title=f"{name}: citations on {describe_n(points)} questions", caption=CAPTION)
+    table.caption_justify, table.title_justify = "left", "left"
+    table.add_column("Method", min_width=10)
+    quality = [name for name in quality_of(points) if name not in SCORES]
+    columns = [
+        *BUDGETS,
+        *(
+            Column(heading, lambda point, key=key: point["frontier"][key] or _NOTHING, 100)
+            for key, heading in _HEADINGS.items()
+        ),
+        *(
+            Column(key.replace("_", " "), lambda point, key=key: point["frontier"].get(key) or _NOTHING, 100)
+            for key in quality
+        ),
+    ]
+    for column in columns:
+        table.add_column(column.heading, justify="right")
+    for point in points:
+        cells = (format_cell(column.find(point), column.scale) for column in columns)
+        table.add_row(Text(point["label"]), *map(Text, cells))
+    return table
+
+
+def quality_of(points: list[Row]) -> list[str]:
+    """The measures of answer quality that some point has."""
+    others = {"laundering", "reattribution_rate", "share_citing"}
+    found = dict.fromkeys(
+        name
+        for point in points
+        for name, value in point["frontier"].items()
+        if isinstance(value, dict) and "low" in value
+    )
+    return [name for name in found if name not in others]
+
+
+def describe_n(points: list[Row]) -> str:
+    """The number of questions that the points rest on."""
+    counts = sorted({point["frontier"]["share_citing"]["n"] for point in points})
+    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+
+
+def describe_frontier(summary: Row) -> list[str]:
+    """What a reader of the table has to know: who judged and cited, what was left out; nothing for other studies."""
+    if "excluded" not in summary:
+        return []
+    lines = [f"judged by {', '.join(summary['judges'])}; citations by {', '.join(summary['citers'])}"]
+    excluded = summary["excluded"]
+    lines.append(f"questions left out of every point because one failed: {', '.join(excluded) or 'none'}")
+    few = few_citations(summary)
+    if few:
+        lines.append(f"under 10 % of the answers cite anything, so this measures no citations: {', '.join(few)}")
+    return lines

@@ -1,12 +1,13 @@
-"""The table of a study of citations: one row a point, citation scores beside the length that the evidence really had."""
+"""The table of a study of citations: one row a point, scores beside the length that the evidence really had."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from experiments.frontier import SCORES, few_citations
+from experiments.frontier import few_citations
 from experiments.table import BUDGETS, Column, format_cell
 from ragjax.evals.run import Row
 
@@ -23,8 +24,8 @@ _NOTHING: Mapping[str, Any] = {"value": None, "low": None, "high": None}
 
 CAPTION = (
     "All from 0 to 100. P, R: precision and recall of citations, against the units that were shown (generated) and "
-    "against the source sentences they lead to (grounded). Re-attributed: of the units that declare no source, the share "
-    "for which one was found. Citing: answers with a citation. Below each value its 95 % bootstrap interval over "
+    "against the source sentences they lead to (grounded). Re-attributed: of the units that declare no source, those for "
+    "which one was found. Citing: answers with a citation. Below each value its 95 % bootstrap interval over "
     "questions."
 )
 
@@ -35,18 +36,8 @@ def make_frontier_table(summary: Row, name: str) -> Table:
     table = Table(title=f"{name}: citations on {describe_n(points)} questions", caption=CAPTION)
     table.caption_justify, table.title_justify = "left", "left"
     table.add_column("Method", min_width=10)
-    quality = [name for name in quality_of(points) if name not in SCORES]
-    columns = [
-        *BUDGETS,
-        *(
-            Column(heading, lambda point, key=key: point["frontier"][key] or _NOTHING, 100)
-            for key, heading in _HEADINGS.items()
-        ),
-        *(
-            Column(key.replace("_", " "), lambda point, key=key: point["frontier"].get(key) or _NOTHING, 100)
-            for key in quality
-        ),
-    ]
+    names = {**_HEADINGS, **{key: key.replace("_", " ") for key in quality_of(points)}}
+    columns = [*BUDGETS, *(Column(heading, partial(find, key), 100) for key, heading in names.items())]
     for column in columns:
         table.add_column(column.heading, justify="right")
     for point in points:
@@ -55,16 +46,16 @@ def make_frontier_table(summary: Row, name: str) -> Table:
     return table
 
 
+def find(key: str, point: Row) -> Mapping[str, Any]:
+    """A point's interval of one score, or none."""
+    return point["frontier"].get(key) or _NOTHING
+
+
 def quality_of(points: list[Row]) -> list[str]:
     """The measures of answer quality that some point has."""
-    others = {"laundering", "reattribution_rate", "share_citing"}
-    found = dict.fromkeys(
-        name
-        for point in points
-        for name, value in point["frontier"].items()
-        if isinstance(value, dict) and "low" in value
-    )
-    return [name for name in found if name not in others]
+    scores = [(name, value) for point in points for name, value in point["frontier"].items()]
+    found = dict.fromkeys(name for name, value in scores if isinstance(value, dict) and "low" in value)
+    return [name for name in found if name not in _HEADINGS]
 
 
 def describe_n(points: list[Row]) -> str:

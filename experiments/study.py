@@ -41,7 +41,8 @@ class Library:
 
     `check` refuses, before anything is fetched whole, models that cannot be had or do not fit the memory; `vocabulary`
     reads of a model what `share_vocabulary` compares, and no weights. `named` finds a compressor or a scorer by its
-    name, `judge` makes what says whether evidence entails a statement, `quality` scores an answer by its dataset's rules.
+    name, `judge` makes what says whether evidence entails a statement, `quality` scores an answer by the rules of its
+    dataset.
     """
 
     resolve: Callable[[str], Any]

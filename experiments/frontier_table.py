@@ -24,8 +24,8 @@ _NOTHING: Mapping[str, Any] = {"value": None, "low": None, "high": None}
 
 CAPTION = (
     "All from 0 to 100. P, R: precision and recall of citations, against the units that were shown (generated) and "
-    "against the source sentences they lead to (grounded). Re-attributed: of the units that declare no source, those for "
-    "which one was found. Citing: answers with a citation. Below each value its 95 % bootstrap interval over "
+    "against the source sentences they lead to (grounded). Re-attributed: of the units without a declared source, "
+    "those for which one was found. Citing: answers with a citation. Below each value its 95 % bootstrap interval over "
     "questions."
 )
 

@@ -279,11 +279,8 @@ def settings_of(
     del settings["golds"]
     settings |= {"data": loaded.content_hash, "split": loaded.split}
     prompts = prompts_of(point)
-    words = (
-        *WORDS,
-        *CITING_WORDS.get(point.citer, ()),
-        *(OWN_WORDS[name] for name in (point.method, point.writer) if name in OWN_WORDS),
-    )
+    own = [OWN_WORDS[name] for name in (point.method, point.writer) if name in OWN_WORDS]
+    words = (*WORDS, *CITING_WORDS.get(point.citer, ()), *own)
     settings["prompts"] = f"{prompts.version} {digest(texts_of(prompts, words))}"
     stated = {field: settings.pop(field) for field in MODEL_FIELDS}
     if models is None:

@@ -1,7 +1,8 @@
 """The attribution-compression frontier (2609.14245) as its author ran it: models, budgets, data sets.
 
-What the paper leaves open is settled here: the rerankers and extractors score by all-MiniLM-L6-v2 (it says "dense"),
-five retrieved passages of ASQA and all paragraphs of QASPER are compressed.
+What the part of the paper that we have leaves open is settled here: rerankers and extractors score by
+all-MiniLM-L6-v2, RECOMP is the model trained on NQ, five retrieved passages of ASQA and all paragraphs of QASPER are
+compressed.
 """
 
 from dataclasses import replace
@@ -48,12 +49,12 @@ def families(base: Experiment, budgets: tuple[float, ...]) -> list[Experiment]:
 
 
 def recovered_check() -> list[Experiment]:
-    """RECOMP and LLMLingua-2 at 0.25, whose claims are checked against recovered sources (table 2)."""
+    """RECOMP and LLMLingua-2 at 0.25, whose claims are checked against recovered sources."""
     points = [point for base in DATA for point in families(base, (0.25,))]
     return [point for point in points if point.method in ("recomp_abstractive", "llmlingua2")]
 
 
 def true_audit() -> list[Experiment]:
-    """RECOMP at 0.25 on 200 questions of ASQA, judged by TRUE (appendix C)."""
+    """RECOMP at 0.25 on 200 questions of ASQA, judged by TRUE."""
     points = [replace(point, judge=TRUE, limit=200) for point in recovered_check()]
     return [point for point in points if (point.method, point.dataset) == ("recomp_abstractive", "asqa")]

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ragjax.cite.records import Cited
-from ragjax.cite.scoring import Scored, score
-from ragjax.cite.verifying import MODES, Verified, verify
+from ragjax.cite.records import Cited, Scored, Verified
+from ragjax.cite.scoring import score
+from ragjax.cite.verifying import MODES, verify
 
 from experiments.evidence import Evidence, Maker, charge, timed
 from experiments.experiment import Experiment
@@ -152,6 +152,7 @@ def statement_columns(scored: Scored, verified: Mapping[str, Verified]) -> list[
                 "invalid": list(statement.invalid),
                 **{name: {"recalled": v.recalled, "precise": list(v.precise)} for name, v in views.items()},
                 "verified": {mode: of.supported[n] for mode, of in verified.items()},
+                "structural": verified["span"].refused[n],
             }
         )
     return rows
@@ -159,20 +160,21 @@ def statement_columns(scored: Scored, verified: Mapping[str, Verified]) -> list[
 
 def citation_columns(point: Experiment, judge: str, scored: Scored, verified: Mapping[str, Verified]) -> Row:
     """The scores of an answer's citations."""
-    statements = scored.answer.statements
     names = ("claims", "unsupported", "structural", "verifier_tokens")
     return {
         "judge": judge,
         "tau": point.tau,
         "cites": scored.answer.cites,
-        "citations": sum(len(one.cited) for one in statements),
-        "invalid": sum(len(one.invalid) for one in statements),
+        "citations": scored.answer.citations,
+        "invalid": scored.answer.invalid,
         **{
             name: {"precision": getattr(scored, name).precision, "recall": getattr(scored, name).recall}
             for name in ("generated", "grounded")
         },
         "undeclared": len(scored.undeclared),
         "reattributed": len(scored.recovered),
-        "sources": {str(unit): list(sids) for unit, sids in enumerate(scored.sources)},
+        "sources": {str(unit): list(sids) for unit, sids in scored.sources.items()},
+        "pairs": scored.pairs + sum(of.pairs for of in verified.values()),
+        "truncated_pairs": scored.truncated_pairs + sum(of.truncated_pairs for of in verified.values()),
         "verification": {mode: {name: getattr(of, name) for name in names} for mode, of in verified.items()},
     }

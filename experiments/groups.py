@@ -19,6 +19,9 @@ from ragjax.data.identity import content_hash
 from ragjax.evals.demonstrations import demonstrations
 from ragjax.evals.run import Group, Item, Point
 
+JUDGEMENTS = ".cache/judgements"
+"""Where models' judgements are kept, under the working directory."""
+
 
 def group_points(points: Sequence[Experiment]) -> list[list[int]]:
     """Positions of the points that are decoded together; any other point is a group of its own."""
@@ -127,9 +130,13 @@ def make_pipeline(
 
 
 def make_judge(point: Experiment, models: Mapping[tuple[str, str], Any], parts: Library) -> Any:
-    """What says whether evidence entails a statement; what it said is kept in the working directory's cache."""
-    model = None if point.judge == LEXICAL else models[point.judge, point.dtype]
-    return parts.judge(model, mode=point.premises, batch=point.batch)
+    """What says whether evidence entails a statement; what a model said is kept, for other points and runs."""
+    if point.judge == LEXICAL:
+        return parts.judge(LEXICAL)
+    model = models[point.judge, point.dtype]
+    # The parameters that are loaded already are found again; a classifier alone cuts evidence by a mode.
+    settings = {"mode": point.premises} if hasattr(model, "labels") else {}
+    return parts.judge(point.judge, dtype=model.dtype, folder=JUDGEMENTS, **settings)
 
 
 def make_maker(

@@ -1,4 +1,4 @@
-"""`python -m experiments.sensitivity RESULTS`: the same answers judged again, with other thresholds or by another judge.
+"""`python -m experiments.sensitivity RESULTS`: the same answers judged again, by other thresholds or another judge.
 
 Nothing is decoded: answers, units and documents are those that the run has left. With another judge the source map is
 that of the run ("primary"), or found again by the judge itself ("own"). The results go to `sensitivity.json`, beside

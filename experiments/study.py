@@ -63,6 +63,8 @@ class Library:
 
 def library() -> Library:
     """The parts themselves."""
+    from ragjax.cite.judges import make_judge
+
     from ragjax import compressors
     from ragjax.compress.compact import CompAct
     from ragjax.compress.favicomp import FaviComp
@@ -87,6 +89,8 @@ def library() -> Library:
         selector=Selector,
         calibrate=calibrate_filter,
         named=partial(getattr, compressors),
+        judge=make_judge,
+        quality=measure_quality,
     )
 
 

@@ -11,8 +11,6 @@ from ragjax.compress.base import Unit
 from ragjax.data.records import Document
 from ragjax.retrieve.sentences import Sentence, split_sentences
 
-PARSING_MODES = ("strict", "alce")
-
 
 @dataclass(frozen=True)
 class Statement:
@@ -32,7 +30,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer as written, and its statements as `mode` (one of `PARSING_MODES`) reads them."""
+    """An answer as written, and its statements as a mode of `ragjax.cite.parse` reads them."""
 
     text: str
     statements: tuple[Statement, ...]

@@ -1,5 +1,8 @@
-"""Citations that can be checked: against what a generator saw, and against the source behind it.
+"""Citations: whether what an answer cites supports it, seen as its generator saw it and in the source behind that.
 
+`parse` reads an answer's claims and markers; `score` gives precision and recall, `verify` checks claim by claim, and
+`reattribute` finds sources for evidence that declares none. All ask a judge of entailment: `LexicalOverlap`,
+`Classifier`, `TrueT5`, `AskYesNo`, `Remembered` around any of them, and `make_judge`, which makes one from a name.
 Each name is loaded when it is first used.
 """
 
@@ -12,10 +15,11 @@ __getattr__, __dir__, __all__ = name_table(
         "AskYesNo": "ragjax.cite.judges",
         "Averages": "ragjax.cite.averages",
         "Cited": "ragjax.cite.records",
+        "ClaimTooLong": "ragjax.cite.entailment",
         "Classifier": "ragjax.cite.judges",
         "Judge": "ragjax.cite.entailment",
         "Judged": "ragjax.cite.entailment",
-        "LexicalOverlap": "ragjax.cite.judges",
+        "LexicalOverlap": "ragjax.cite.overlap",
         "PrecisionRecall": "ragjax.cite.records",
         "Remembered": "ragjax.cite.entailment",
         "Scored": "ragjax.cite.records",
@@ -26,6 +30,7 @@ __getattr__, __dir__, __all__ = name_table(
         "View": "ragjax.cite.records",
         "average": "ragjax.cite.averages",
         "laundering_gaps": "ragjax.cite.averages",
+        "make_judge": "ragjax.cite.judges",
         "parse": "ragjax.cite.parsing",
         "reattribute": "ragjax.cite.resolving",
         "reattribution_shares": "ragjax.cite.averages",

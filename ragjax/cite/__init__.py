@@ -25,6 +25,7 @@ __getattr__, __dir__, __all__ = name_table(
         "Scored": "ragjax.cite.records",
         "Statement": "ragjax.cite.records",
         "StatementScore": "ragjax.cite.records",
+        "Tally": "ragjax.cite.records",
         "TrueT5": "ragjax.cite.judges",
         "Verified": "ragjax.cite.records",
         "View": "ragjax.cite.records",

@@ -55,7 +55,7 @@ _TEXT_AFTER = re.compile(rf"{_BLANKS}\S")
 _LIST_NUMBER = re.compile(r"\d{1,3}[.)]")
 _LINE_BEFORE = re.compile(rf"\s*(?:[-*•]|{_LIST_NUMBER.pattern})?\s*")
 _PUNCTUATION_AFTER = re.compile(rf"{_BLANKS}(?=[.,;:!?])")
-_CONTINUING = tuple(",;:.!?…)]}”’»") + ("",)
+_CONTINUING = ",;:.!?…)]}”’»"
 # Enough for a full stop with quotes and blanks after it.
 _REACH = 12
 

@@ -102,13 +102,35 @@ class View(PrecisionRecall):
 
 
 @dataclass(frozen=True)
+class Tally:
+    """What a judge was asked, before any pair was spared.
+
+    `tokens` are those of every premise and hypothesis, whole. `truncated` pairs had their premise cut; `unread` ones
+    have a hypothesis that leaves the judge no room for a premise: they count as not entailed, and have tokens only
+    where it is not the judge that counts them.
+    """
+
+    pairs: int = 0
+    tokens: int = 0
+    truncated: int = 0
+    unread: int = 0
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(
+            self.pairs + other.pairs,
+            self.tokens + other.tokens,
+            self.truncated + other.truncated,
+            self.unread + other.unread,
+        )
+
+
+@dataclass(frozen=True)
 class Scored:
     """An example's citations, scored against what the generator saw (`generated`) and the source (`grounded`).
 
     `sources` are the sids that each unit resolves to, in document order. `undeclared` are the units that declare no
-    sources, `recovered` those of them for which re-attribution found some. `pairs` counts what the judge was asked,
-    re-attribution included, before any pair was spared; `truncated_pairs` those of them whose premise was cut;
-    `recovery_tokens` the judge's tokens of re-attribution, premises whole.
+    sources, `recovered` those of them for which re-attribution found some. `asked` is the whole of what that took,
+    `recovery` the part of re-attribution.
     """
 
     id: str
@@ -118,25 +140,38 @@ class Scored:
     sources: Mapping[int, tuple[str, ...]]
     recovered: tuple[int, ...] = ()
     undeclared: tuple[int, ...] = ()
-    pairs: int = 0
-    truncated_pairs: int = 0
-    recovery_tokens: int = 0
+    asked: Tally = Tally()
+    recovery: Tally = Tally()
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What one verification mode makes of an answer's claims: all of them, by `supported`, in order.
+    """What one check makes of an answer's claims, in order: whether each is `supported`, and whether it was `refused`.
 
-    `refused` are the claims that had no evidence to ask about, and `structural` counts them: unsupported without a
-    call of the judge. `verifier_tokens` are those of every premise and hypothesis, before truncation, de-duplication
-    and cache, re-attribution included where the mode needs it.
+    A refused claim had no evidence to ask about; it is unsupported without a call of the judge. `asked` includes
+    re-attribution where the check needs it.
     """
 
-    claims: int
-    unsupported: int
-    structural: int
-    verifier_tokens: int
     supported: tuple[bool, ...]
     refused: tuple[bool, ...]
-    pairs: int = 0
-    truncated_pairs: int = 0
+    asked: Tally = Tally()
+
+    @property
+    def claims(self) -> int:
+        """The number of claims."""
+        return len(self.supported)
+
+    @property
+    def unsupported(self) -> int:
+        """How many are not supported, refused ones included."""
+        return self.supported.count(False)
+
+    @property
+    def structural(self) -> int:
+        """How many were refused."""
+        return self.refused.count(True)
+
+    @property
+    def verifier_tokens(self) -> int:
+        """Tokens of every premise and hypothesis, before truncation, de-duplication and cache."""
+        return self.asked.tokens

@@ -31,12 +31,17 @@ def check_models(models: Sequence[tuple[str, Any, str]]) -> None:
     sizes: dict[tuple[str, str], tuple[str, int]] = {}
     for source, dtype, kind in models:
         dtype = jnp.dtype(dtype or default_dtype())
-        local = find_local(source)
-        config = read_config(local) if local is not None else parse_file(fetch_config(source))
+        config, place = find_config(source), str(find_local(source) or source)
         if kind != "any":
             require_kind(source, config, kind)
-        sizes[str(local or source), dtype.name] = (f"{source} in {dtype.name}", weight_bytes(config, dtype))
+        sizes[place, dtype.name] = (f"{source} in {dtype.name}", weight_bytes(config, dtype))
     require_room(dict(sizes.values()))
+
+
+def find_config(source: str) -> Config:
+    """The config of what `ragjax.load` takes; of a model on the hub nothing else is fetched. Raises as it does."""
+    local = find_local(source)
+    return read_config(local) if local is not None else parse_file(fetch_config(source))
 
 
 def read_config(path: epath.Path) -> Config:

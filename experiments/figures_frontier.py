@@ -6,6 +6,7 @@ across every panel, with its interval as a band.
 
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -120,8 +121,16 @@ def ticks_around(points: Sequence[Point]) -> list[float]:
     return list(TICKS[first : last + 1])
 
 
-def cut_panels(figure: "Figure") -> list[tuple[str, bytes]]:
-    """The title and the PNG image of each panel, all of one width: what a narrow page shows below each other."""
+@dataclass(frozen=True)
+class Drawn:
+    """A figure as PNG files: the whole, and each panel with its title, all of one width."""
+
+    whole: bytes
+    panels: tuple[tuple[str, bytes], ...]
+
+
+def render(figure: "Figure") -> Drawn:
+    """Draw a figure once, whole and cut into its panels, which a narrow page shows below each other."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     canvas = FigureCanvasAgg(figure)
@@ -136,7 +145,8 @@ def cut_panels(figure: "Figure") -> list[tuple[str, bytes]]:
         top, bottom = (len(pixels) - edge for edge in (whole.y1 + _PAD, whole.y0 - _PAD))
         rows, columns = slice(max(0, int(top)), int(bottom)), slice(max(0, int(axis.x0 - left)), int(axis.x1 + right))
         images.append(encode_png(pixels[rows, columns]))
-    return [(axis.get_title(), image) for axis, image in zip(shown, images, strict=True)]
+    titles = [axis.get_title() for axis in shown]
+    return Drawn(encode_png(pixels), tuple(zip(titles, images, strict=True)))
 
 
 def encode_png(pixels: np.ndarray) -> bytes:

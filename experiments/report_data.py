@@ -67,6 +67,42 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Test:
+    """A paired comparison of a point with another in one number; `against` is None where the study lacks that label.
+
+    `p_holm` is corrected within the number's family of tests, `p_mcnemar` is for binary outcomes alone, `only` the
+    questions that only the one and only the other has. `clusters`: the papers that were resampled, where they were.
+    """
+
+    key: str
+    point: Point
+    against: Point | None
+    against_label: str
+    difference: Number
+    left_out: int
+    p: float | None
+    p_holm: float | None
+    p_mcnemar: float | None
+    only: tuple[int | None, int | None]
+    clusters: int | None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The same answers by another judge or threshold: its numbers by point's hash and key, as `Point.numbers`."""
+
+    judge: str
+    tau: float
+    sources: str
+    questions: int
+    numbers: Mapping[str, Mapping[str, Number]]
+
+    def number(self, point: Point, key: str) -> Number:
+        """The number of a point, empty where this evaluation has none."""
+        return self.numbers.get(point.hash, {}).get(key, NOTHING)
+
+
+@dataclass(frozen=True)
 class Excluded:
     """A question that failed at some point and is left out of all. `reasons`: (point's label, status) of each."""
 
@@ -101,10 +137,10 @@ class FrontierStudy:
     excluded: tuple[Excluded, ...]
     judges: tuple[tuple[str, float], ...]
     citers: tuple[str, ...]
-    paired: Mapping[str, Sequence[Row]]
+    tests: tuple[Test, ...]
     skipped: tuple[str, ...]
     inspected: tuple[tuple[Row, Mapping[str, Row]], ...]
-    evaluations: tuple[Mapping[str, Any], ...]
+    evaluations: tuple[Evaluation, ...]
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -130,20 +166,20 @@ def read_study(folder: str | os.PathLike, inspect: int = 50) -> FrontierStudy:
     order, sources = read_sources(folder / "sources.jsonl", inspect)
     tally = read_rows(folder / "items.jsonl", sources)
     known = [point for point in listed if point["hash"] in summary["points"]]
-    optional = folder / "sensitivity.json"
+    points = [read_point(point, summary["points"][point["hash"]], tally.pairs) for point in known]
     return FrontierStudy(
         run=digest([point["hash"] for point in listed]),
         name=manifest["execution"].get("study", folder.name),
         execution=manifest["execution"],
-        points=tuple(read_point(point, summary["points"][point["hash"]], tally.pairs) for point in known),
+        points=tuple(points),
         questions={name: list(order.values()).count(name) for name in dict.fromkeys(order.values())},
         excluded=tuple(excluded(tally, order)),
         judges=tuple(tally.judges),
         citers=tuple(tally.citers),
-        paired=summary.get("paired") or {},
+        tests=tuple(read_tests(summary.get("paired") or {}, points)),
         skipped=tuple(map(str, summary.get("skipped_rows") or ())),
         inspected=tuple((source, tally.rows.get(item, {})) for item, source in sources.items()),
-        evaluations=tuple(json.loads(optional.read_bytes())["evaluations"]) if optional.exists() else (),
+        evaluations=tuple(read_evaluations(folder / "sensitivity.json")),
     )
 
 
@@ -172,6 +208,34 @@ def read_point(listed: Row, summary: Row, pairs: Mapping[str, Sequence[int]]) ->
         quality=tuple(quality),
         counts=summary["counts"],
     )
+
+
+def read_tests(paired: Mapping[str, Sequence[Row]], points: Sequence[Point]) -> Iterator[Test]:
+    """The paired comparisons of a summary, number by number; those of points that it lacks are passed over."""
+    hashes, labels = ({getattr(point, name): point for point in points} for name in ("hash", "label"))
+    for key, rows in paired.items():
+        for row in rows:
+            if row["settings"] in hashes:
+                yield Test(
+                    key=key,
+                    point=hashes[row["settings"]],
+                    against=labels.get(row["against"]),
+                    against_label=row["against"],
+                    difference=Number(*(row[name] for name in ("difference", "low", "high", "n"))),
+                    left_out=row["left_out"],
+                    p=row["p_permutation"],
+                    p_holm=row.get("p_permutation_holm"),
+                    p_mcnemar=row.get("p_mcnemar"),
+                    only=(row.get("only_a"), row.get("only_b")),
+                    clusters=row.get("clusters"),
+                )
+
+
+def read_evaluations(path: epath.Path) -> Iterator[Evaluation]:
+    """The evaluations of `sensitivity.json`; none where there is no such file."""
+    for row in json.loads(path.read_bytes())["evaluations"] if path.exists() else ():
+        numbers = {hash_: dict(flatten(of)) for hash_, of in row["points"].items()}
+        yield Evaluation(**{name: row[name] for name in ("judge", "tau", "sources", "questions")}, numbers=numbers)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Number]]:
@@ -272,4 +336,3 @@ def by_family(points: Sequence[Point]) -> dict[str, dict[str, list[Point]]]:
             if point.family == family:
                 found[family][point.title].append(point)
     return found
-

@@ -11,11 +11,23 @@ LEXICAL = "lexical overlap (no entailment model)"
 DECLARING = ("raw", "prefix", "random_sentences", "rerank", "extract", "ecr", "sentence_bert", "recomp_extractive")
 SOURCES = {
     "asqa": [
-        ("q1", "Who built the bridge at Rye?", [["Ada built the old bridge.", "It fell in 1742."], ["Ben repaired it."]]),
-        ("q2", "When did the mill burn?", [["The mill burned in 1803.", "Nobody was hurt."], ["It was rebuilt later."]]),
+        (
+            "q1",
+            "Who built the bridge at Rye?",
+            [["Ada built the old bridge.", "It fell in 1742."], ["Ben repaired it."]],
+        ),
+        (
+            "q2",
+            "When did the mill burn?",
+            [["The mill burned in 1803.", "Nobody was hurt."], ["It was rebuilt later."]],
+        ),
     ],
     "qasper": [
-        ("p1", "Which corpus is used?", [["We use the Norfell corpus 🜁 of letters.", "It has 40 texts."], ["Results."]]),
+        (
+            "p1",
+            "Which corpus is used?",
+            [["We use the Norfell corpus 🜁 of letters.", "It has 40 texts."], ["Results."]],
+        ),
         ("p2", "How many layers?", [["The model has four layers.", "It is small."], ["Training took a day."]]),
     ],
 }
@@ -171,7 +183,14 @@ def make_summary_point(point, n, failed, draw):
         "label": point["label"],
         "settings": point["settings"],
         "title": title_of(point["settings"]),
-        "counts": {"rows": n + failed, "failed": failed, "statuses": {"ok": n}, "empty": 0, "too_small": 0, "notes": {}},
+        "counts": {
+            "rows": n + failed,
+            "failed": failed,
+            "statuses": {"ok": n},
+            "empty": 0,
+            "too_small": 0,
+            "notes": {},
+        },
         "budget": {
             "requested": {"value": point["settings"]["budget"], "low": None, "high": None, "n": n, "left_out": 0},
             "achieved": {"value": achieved, "low": achieved * 0.95, "high": achieved * 1.05, "n": n, "left_out": 0},

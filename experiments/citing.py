@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ragjax.cite.records import Cited, Scored, Verified
-from ragjax.cite.scoring import score
-from ragjax.cite.verifying import MODES, verify
-
 from experiments.evidence import Evidence, Maker, charge, timed
 from experiments.experiment import Experiment
 from experiments.pipeline import has_failed
 from ragjax.cite.attaching import attach_citations
+from ragjax.cite.records import Cited, Scored, Verified
+from ragjax.cite.scoring import score
+from ragjax.cite.verifying import CHECKS, verify
 from ragjax.compress.units import shown_documents
 from ragjax.data.records import Document, Example
 from ragjax.evals.run import Outcome, Row, Tell
@@ -62,7 +61,7 @@ class CitingPipeline:
         tell(f"judging: {point.title}")
         (scored, verified), judging = timed(lambda: self.judged(point, [one.cited for one in good]))
         verdicts = {
-            one.example.id: (scored[n], {mode: verified[mode][n] for mode in MODES}) for n, one in enumerate(good)
+            one.example.id: (scored[n], {mode: verified[mode][n] for mode in CHECKS}) for n, one in enumerate(good)
         }
         rows = [dict(one.columns) for one in evidence]
         for i, one in zip(rest, found, strict=True):
@@ -81,15 +80,17 @@ class CitingPipeline:
     def judged(self, point: Experiment, cited: Sequence[Cited]) -> tuple[list[Scored], dict[str, list[Verified]]]:
         """The citations' scores, and the statements' verdicts by each mode of verification."""
         if not cited:
-            return [], {mode: [] for mode in MODES}
+            return [], {mode: [] for mode in CHECKS}
         scored = score(cited, self.judge, tau=point.tau, mode=point.counting)
-        verified = {mode: verify(cited, self.judge, mode=mode, tau=point.tau, scored=scored) for mode in MODES}
+        verified = {mode: verify(cited, self.judge, mode=mode, tau=point.tau, scored=scored) for mode in CHECKS}
         return scored, verified
 
     def columns(self, one: "Answered", verdict: tuple[Scored, Mapping[str, Verified]] | None) -> Row:
         """What a row has beside its evidence's columns."""
         point, reading = one.point, one.reading
-        declared = sorted({sid for unit in one.cited.units for sid in unit.sources or ()})
+        units = one.cited.units
+        declares = not units or any(unit.sources is not None for unit in units)
+        declared = sorted({sid for unit in units for sid in unit.sources or ()}) if declares else None
         return {
             "status": reading.finish_reason if one.failed else one.evidence.columns["status"],
             "prompt_tokens": reading.context_tokens,
@@ -100,7 +101,7 @@ class CitingPipeline:
             "answer": {"text": one.cited.answer, "finish_reason": reading.finish_reason, "citer": point.citer}
             | ({} if verdict is None else {"statements": statement_columns(*verdict)}),
             "citation": None if verdict is None else citation_columns(point, self.judge.name, *verdict),
-            "quality": None if verdict is None else self.quality(one.example, one.plain, declared),
+            "quality": None if verdict is None else self.quality(one.example, claims_of(verdict[0]), declared) or None,
         }
 
 
@@ -119,11 +120,6 @@ class Answered:
         return self.reading.finish_reason.startswith("failed")
 
     @property
-    def plain(self) -> str:
-        """The reader's words, without markers that were attached afterwards."""
-        return self.reading.text
-
-    @property
     def cited(self) -> Cited:
         """The answer with its citations, and the units that they count."""
         units = self.evidence.units
@@ -136,6 +132,11 @@ class Answered:
 def shown(example: Example, evidence: Evidence) -> tuple[Document, ...]:
     """The units as documents for the reader."""
     return shown_documents(evidence.units, example.documents)
+
+
+def claims_of(scored: Scored) -> str:
+    """The answer without its markers: a short answer "1" must not be found in "[1]"."""
+    return " ".join(statement.text for statement in scored.answer.statements)
 
 
 def statement_columns(scored: Scored, verified: Mapping[str, Verified]) -> list[Row]:
@@ -161,6 +162,7 @@ def statement_columns(scored: Scored, verified: Mapping[str, Verified]) -> list[
 def citation_columns(point: Experiment, judge: str, scored: Scored, verified: Mapping[str, Verified]) -> Row:
     """The scores of an answer's citations."""
     names = ("claims", "unsupported", "structural", "verifier_tokens")
+    asked = [scored.asked, *(of.asked for of in verified.values())]
     return {
         "judge": judge,
         "tau": point.tau,
@@ -174,7 +176,8 @@ def citation_columns(point: Experiment, judge: str, scored: Scored, verified: Ma
         "undeclared": len(scored.undeclared),
         "reattributed": len(scored.recovered),
         "sources": {str(unit): list(sids) for unit, sids in scored.sources.items()},
-        "pairs": scored.pairs + sum(of.pairs for of in verified.values()),
-        "truncated_pairs": scored.truncated_pairs + sum(of.truncated_pairs for of in verified.values()),
+        "pairs": sum(tally.pairs for tally in asked),
+        "truncated_pairs": sum(tally.truncated for tally in asked),
+        "unread_pairs": sum(tally.unread for tally in asked),
         "verification": {mode: {name: getattr(of, name) for name in names} for mode, of in verified.items()},
     }

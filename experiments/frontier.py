@@ -9,10 +9,10 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from ragjax.cite.verifying import MODES
 
 from experiments.experiment import Experiment
 from experiments.summary import budget, by_point, count_evidence, is_failed, speed
+from ragjax.cite.verifying import CHECKS
 from ragjax.evals.run import Row
 from ragjax.evals.significance import bootstrap_interval, holm, paired_comparison
 
@@ -25,11 +25,6 @@ SCORES = {
     "grounded_precision": ("grounded", "precision"),
     "grounded_recall": ("grounded", "recall"),
 }
-
-
-def is_cited(rows: Sequence[Row]) -> bool:
-    """Whether rows are those of a study of citations."""
-    return any("citation" in row for row in rows)
 
 
 def summarize_frontier(rows: Sequence[Row], timings: Sequence[Row], pairs: Sequence[tuple[str, str]]) -> Row:
@@ -95,7 +90,7 @@ def measure_cited(rows: Sequence[Row]) -> Row:
         "left_out": sum(rate is None for rate in rates),
         "share_citing": interval(rows, [float(one["cites"]) for one in citations]),
         "invalid": sum(one["invalid"] for one in citations),
-        "verification": {mode: verification(rows, mode) for mode in MODES},
+        "verification": {mode: verification(rows, mode) for mode in CHECKS},
     }
 
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from etils import epath
-from ragjax.cite.judges import make_judge
-from ragjax.cite.records import Cited
-from ragjax.cite.scoring import score
 
 from experiments.frontier import cluster_of, exclude
 from experiments.results import read_points
 from experiments.sources import FILE as SOURCES
+from ragjax.cite.judges import make_judge
+from ragjax.cite.records import Cited
+from ragjax.cite.scoring import score
 from ragjax.compress.base import Unit
 from ragjax.data.records import Document
 from ragjax.evals.parts import write_json
@@ -96,11 +96,8 @@ def evaluate(folder: epath.Path, judgements: Sequence[Judgement], limit: int | N
     rows, sources = read_rows(folder, limit), first_questions(folder, limit)
     evaluations = []
     for how in judgements:
-        found = {
-            hash_: judge_again(of, sources, how, points[hash_]["counting"])
-            for hash_, of in rows.items()
-            if hash_ in points
-        }
+        known = {hash_: of for hash_, of in rows.items() if hash_ in points}
+        found = {hash_: judge_again(of, sources, how, points[hash_]["counting"]) for hash_, of in known.items()}
         named = {"judge": how.judge.name, "tau": how.tau, "sources": how.sources}
         evaluations.append({**named, "questions": max(map(len, rows.values()), default=0), "points": found})
     return evaluations
@@ -122,9 +119,7 @@ def name_of(evaluation: Row) -> tuple:
 
 def main(argv: Sequence[str] | None = None, make: Callable[..., Any] = make_judge) -> int:
     """The program; `make` stands in for the judges in tests."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.sensitivity", description="Judge a run's answers again."
-    )
+    parser = argparse.ArgumentParser(prog="python -m experiments.sensitivity", description="Judge answers again.")
     parser.add_argument("results", help="a folder of results")
     parser.add_argument("--judge", default="lexical", metavar="NAME", help='"lexical" or a model (default: lexical)')
     parser.add_argument("--tau", type=float, nargs="+", default=list(TAUS), help="thresholds of the probability")

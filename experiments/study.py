@@ -63,15 +63,15 @@ class Library:
 
 def library() -> Library:
     """The parts themselves."""
-    from ragjax.cite.judges import make_judge
-
     from ragjax import compressors
+    from ragjax.cite.judges import make_judge
     from ragjax.compress.compact import CompAct
     from ragjax.compress.favicomp import FaviComp
     from ragjax.compress.filters import calibrate_filter
     from ragjax.compress.select import Selector
     from ragjax.compress.xcompress import XCompress
     from ragjax.decode.prompt import count_tokens
+    from ragjax.evals.quality import answer_quality
     from ragjax.evals.reader import Reader
     from ragjax.hub import load, load_vocabulary, resolve
     from ragjax.memory import check_models
@@ -90,7 +90,7 @@ def library() -> Library:
         calibrate=calibrate_filter,
         named=partial(getattr, compressors),
         judge=make_judge,
-        quality=measure_quality,
+        quality=answer_quality,
     )
 
 

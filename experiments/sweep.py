@@ -22,7 +22,7 @@ from experiments.combine import label_points, override
 from experiments.config_file import Config, config_path, load_config
 from experiments.correlation import report_correlation
 from experiments.experiment import Experiment, nearest, parse_assignment
-from experiments.frontier import choose_pairs, few_citations, is_cited, summarize_frontier
+from experiments.frontier import choose_pairs, few_citations, summarize_frontier
 from experiments.frontier_table import describe_frontier, make_frontier_table
 from experiments.groups import make_groups
 from experiments.pipeline import rules_of
@@ -76,6 +76,11 @@ class Study:
     labels: list[str]
     folder: epath.Path
     config: Config
+
+    @property
+    def cites(self) -> bool:
+        """Whether its answers cite their evidence."""
+        return self.points[0].task == "cite"
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -276,14 +281,14 @@ def report(
     """Write the summary, print it, and say where everything lies."""
     hashes = {row["point"]: row["settings"] for row in finished.rows}
     summary = summarize_study(study, finished, hashes)
-    if is_cited(finished.rows):
+    if study.cites:
         write_sources(study.folder, study.points, data)
     summary["skipped_rows"] = [asdict(row) for loaded in data.values() for row in loaded.skipped]
     write_json(study.folder / "summary.json", summary)
     if show:
         show_texts(finished.rows, show, console)
     in_order = {hashes[label]: summary["points"][hashes[label]] for label in study.labels}
-    tabulate = make_frontier_table if is_cited(finished.rows) else make_table
+    tabulate = make_frontier_table if study.cites else make_table
     console.print(tabulate({"points": in_order}, study.name))
     if study.config.published is not None:
         measured = [
@@ -310,7 +315,7 @@ def report(
 def summarize_study(study: Study, finished: Finished, hashes: Mapping[str, str]) -> Row:
     """The summary of a run by its task; `hashes` are those of the points by label."""
     own = [hashes[label] for label in study.labels]
-    if is_cited(finished.rows):
+    if study.cites:
         pairs = [(own[a], own[b]) for a, b in choose_pairs(study.points)]
         return summarize_frontier(finished.rows, finished.timings, pairs)
     references = {own[n]: own[i] for n, i in enumerate(choose_references(study.points))}
@@ -329,7 +334,7 @@ def sweep(arguments: argparse.Namespace, parts: Library | None, console: Console
     setup()
     study, data, finished = make_rows(study, arguments, parts or library(), console)
     report(study, data, finished, arguments.show, console)
-    few = is_cited(finished.rows) and few_citations(read_summary(study.folder))
+    few = study.cites and few_citations(read_summary(study.folder))
     return 1 if finished.failed or few else 0
 
 

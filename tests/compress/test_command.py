@@ -11,6 +11,9 @@ import pytest
 
 from ragjax.compress import __main__ as command
 from ragjax.compress.catalog import check_settings, make_compressor
+from ragjax.compress.resume import OutputRefused, open_output
+from ragjax.compress.stream import compress_stream
+from ragjax.data.records import Example
 from ragjax.testing import byte_tokenizer, random_params, tiny_config, tiny_model, write_checkpoint
 from ragjax.testing_encoders import tiny_encoder
 
@@ -212,6 +215,22 @@ def test_J03_other_settings_documents_or_files_are_refused(call, tmp_path):
     code, _, said = call("--out", str(tmp_path / "mine.jsonl"))
     assert code == 2
     assert "mine.jsonl exists and has no mine.jsonl.settings.json beside it" in said
+
+
+def test_J03_a_setting_that_is_no_longer_there_is_another(tmp_path):
+    path = tmp_path / "out.jsonl"
+    open_output(path, {"family": "Extract", "most": 1})
+    assert open_output(path, {"most": 1, "family": "Extract"}).done == {}
+    with pytest.raises(OutputRefused, match="most was 1 and is now None"):
+        open_output(path, {"family": "Extract"})
+
+
+def test_a_package_that_is_missing_is_no_rows_fault():
+    def compress(examples, budget):
+        raise ImportError("no bm25s")
+
+    with pytest.raises(ImportError, match="no bm25s"):
+        list(compress_stream(SimpleNamespace(compress=compress), [Example("a", "?")], None, 4))
 
 
 def start(generator, *arguments, **pipes):

@@ -351,3 +351,12 @@ def test_a_document_of_900_words_takes_the_host_few_tokenizations_of_time(shared
     took = {f: quickest(lambda f=f: prunes.compress([one], Budget(fraction=f))) for f in (0.5, 0.25, 0.1)}
     print(f"{once * 1e3:.2f} ms to tokenize once;", {f: f"{t * 1e3:.2f} ms" for f, t in took.items()})
     assert max(took.values()) < 10 * once
+
+
+def test_a_sentence_of_which_only_white_space_is_left_is_not_declared():
+    text = "今天。一 二。三四。"
+    source = Opener(BYTES, language="en").open(Example("x", "?", documents=(Document(text),)))
+    slices = [(0, 1), (4, 5), (7, 8)]
+    assert [text[a:b] for a, b in slices] == ["今", " ", "三"]
+    (unit,) = source.fulfil({0: slices}, "ok").units
+    assert unit.sources == ("0.0", "0.2")

@@ -1,6 +1,7 @@
 """Packing: within the budget, nothing left that would fit, in rank order; whatever the tokenizer's habits."""
 
 import time
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -21,11 +22,27 @@ UNITS = st.lists(st.text("ab é🏔.", min_size=1, max_size=12), max_size=8)
 class Superadditive:
     """Texts together cost more than apart: lengths grow with the square."""
 
+    added_tokens_decoder: ClassVar = {}
+
     def __call__(self, texts, **_):
         def ids(text):
             return [0] * (len(text) ** 2 // 10)
 
         return {"input_ids": [ids(text) for text in texts]}
+
+
+class Merging:
+    """A line end between an x and a y makes one token of all three, and saves two more: together may be less."""
+
+    added_tokens_decoder: ClassVar = {}
+
+    def __call__(self, texts, **_):
+        return {"input_ids": [[0] * (len(text) - 3 * text.count("x\ny")) for text in texts]}
+
+
+def test_what_one_adds_may_let_in_another_that_did_not_fit_before():
+    assert pack(Merging(), ["aax", "y", "b"], [0, 1, 2], 2) == [0, 1]
+    assert pack(Merging(), ["aax", "z", "b"], [0, 1, 2], 2) == [1]
 
 
 @given(UNITS, st.randoms(use_true_random=False), st.integers(1, 60), st.sampled_from([BYTES, Superadditive()]))

@@ -5,6 +5,7 @@ import os
 import pickle
 import re
 import shutil
+import tracemalloc
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
@@ -27,7 +28,6 @@ from ragjax.testing import (
     tiny_t5_config,
     write_checkpoint,
 )
-from ragjax.weights import checkpoint
 from ragjax.weights.convert import convert_model
 from ragjax.weights.opening import open_published
 from ragjax.weights.shards import open_weights
@@ -38,7 +38,6 @@ SHARDS = tuple(f"pytorch_model-0000{n}-of-00003.bin" for n in (1, 2, 3))
 INDEX = "pytorch_model.bin.index.json"
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 OTHERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
-UNSIGNED = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 random = np.random.default_rng(7)
 
@@ -159,47 +158,56 @@ def test_a_call_of_anything_is_refused_by_name_and_not_made(tmp_path, function, 
     trace = tmp_path / "was-here"
     commands = {os.system: f"mkdir {trace}", eval: f"__import__('os').mkdir({str(trace)!r})"}
     write_pickle(tmp_path, {"a": Call(function, commands.get(function, str(trace)))}, protocol)
-    message = refused(tmp_path)
-    assert re.search(
-        rf"asks for ({function.__module__}|__builtin__)\.{function.__name__}, .*nothing of it was run", message
-    )
+    name = rf"({function.__module__}|__builtin__)\.{function.__name__}"
+    assert re.search(f"asks for '{name}', .*nothing of it was run", refused(tmp_path))
     assert not trace.exists()
 
 
 @pytest.mark.parametrize(
-    "opcodes",
+    ("opcodes", "words"),
     [
-        b"cos\nsystem\n(S'mkdir TRACE'\ntR.",  # GLOBAL and REDUCE
-        b"(S'mkdir TRACE'\nios\nsystem\n.",  # INST
-        b"(cos\nsystem\nS'mkdir TRACE'\no.",  # OBJ
-        b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x0bmkdir TRACE\x85R.",  # STACK_GLOBAL
-        b"\x80\x02cos\nsystem\n)\x81.",  # NEWOBJ
-        b"\x80\x02ccollections\nOrderedDict\n)R(Vx\nctorch._utils\n__builtins__\nub.",  # through an admitted module
-        b"\x80\x04\x8c\x0bcollections\x8c\x14OrderedDict.__init__\x93.",  # a dotted name
+        (b"cos\nsystem\n(Vmkdir TRACE\ntR.", "asks for 'os.system'"),
+        (b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x0bmkdir TRACE\x85R.", "asks for 'os.system'"),
+        (b"(Vmkdir TRACE\nios\nsystem\n.", "has INST in its pickle"),
+        (b"(ccollections\nOrderedDict\no.", "has OBJ in its pickle"),
+        (b"ccollections\nOrderedDict\n)\x81.", "has NEWOBJ in its pickle"),
+        (b"\x82\x01.", "has EXT1 in its pickle"),
+        (
+            b"\x80\x04\x8c\x0bcollections\x8c\x12OrderedDict.__eq__\x93.",
+            "asks for 'collections.OrderedDict.__eq__'",
+        ),
+        (b"ctorch._utils\n_rebuild_tensor_v2\n}V__code__\nK\x01sb.", "attributes of no mapping"),
+        (b"Vmkdir TRACE\n)R.", "a call of no function"),
     ],
 )
-def test_no_opcode_reaches_what_is_not_admitted(tmp_path, monkeypatch, opcodes):
+def test_no_opcode_reaches_what_is_not_admitted(tmp_path, monkeypatch, opcodes, words):
     monkeypatch.chdir(tmp_path)
     write_pickle(tmp_path, opcodes)
-    assert "asks for" in refused(tmp_path)
+    assert words in refused(tmp_path)
     assert not (tmp_path / "TRACE").exists()
 
 
-def test_a_pickle_cannot_change_what_later_files_are_read_with(tmp_path):
-    attributes = b"}S'x'\nS'y'\ns"
-    write_pickle(tmp_path, b"ctorch._utils\n_rebuild_tensor_v2\n" + attributes + b"b.")
-    assert "holds one function" in refused(tmp_path)
-    tensors = {"a": torch.arange(6.0).view(2, 3)}
-    assert_same(opened(tmp_path, tensors), tensors)
+def test_a_small_pickle_cannot_ask_for_much_memory(tmp_path):
+    for opcodes in (
+        b"Nr\xff\xff\xff\x7f.",
+        b"\x80\x05\x96" + (1 << 50).to_bytes(8, "little") + b".",
+        b"))" * 9999 + b".",
+    ):
+        write_pickle(tmp_path, opcodes)
+        tracemalloc.start()
+        refused(tmp_path)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 8 * 2**20
 
 
 def test_classes_that_are_no_weights_are_refused_by_name(tmp_path):
     torch.save(torch.nn.Linear(2, 2), tmp_path / "pytorch_model.bin")
-    assert "asks for torch.nn.modules.linear.Linear" in refused(tmp_path)
+    assert "asks for 'torch.nn.modules.linear.Linear'" in refused(tmp_path)
     torch.save({"a": torch.ones(2).to(torch.float8_e4m3fn)}, tmp_path / "pytorch_model.bin")
-    assert "asks for torch._utils._rebuild_tensor_v3" in refused(tmp_path)
+    assert "asks for 'torch._utils._rebuild_tensor_v3'" in refused(tmp_path)
     torch.save({"a": torch.ones(2, dtype=torch.complex64)}, tmp_path / "pytorch_model.bin")
-    assert "asks for torch.ComplexFloatStorage" in refused(tmp_path)
+    assert "asks for 'torch.ComplexFloatStorage'" in refused(tmp_path)
 
 
 def test_a_file_of_before_1_6_is_refused_with_what_to_do(tmp_path):
@@ -215,9 +223,9 @@ def view_pickle(key: str = "0", size=6, offset=0, shape=(2, 3), strides=(3, 1), 
     def several(numbers) -> str:
         return "(" + "".join(f"I{number}\n" for number in numbers) + "t"
 
-    storage = f"(S'{kind}'\nctorch\nFloatStorage\nS'{key}'\nS'cpu'\nI{size}\ntQ"
+    storage = f"(V{kind}\nctorch\nFloatStorage\nV{key}\nVcpu\nI{size}\ntQ"
     view = f"({storage}I{offset}\n{several(shape)}{several(strides)}I00\n(dt"
-    return f"(S'a'\nctorch._utils\n_rebuild_tensor_v2\n{view}Rd.".encode()
+    return f"}}Va\nctorch._utils\n_rebuild_tensor_v2\n{view}Rs.".encode()
 
 
 def test_the_pickle_that_the_next_tests_spoil_is_read(tmp_path):
@@ -236,8 +244,8 @@ def test_the_pickle_that_the_next_tests_spoil_is_read(tmp_path):
         ({"strides": (-3, 1)}, "a is no view of a storage"),
         ({"offset": -1}, "a is no view of a storage"),
         ({"shape": (6,)}, "a is no view of a storage"),
-        ({"kind": "module"}, "is no storage"),
-        ({"size": -6}, "is no storage"),
+        ({"kind": "module"}, "a persistent id of no storage"),
+        ({"size": -6}, "a persistent id of no storage"),
         ({"key": "1"}, "is not whole: it has no archive/data/1"),
         ({"key": "../data.pkl"}, "is not whole: it has no archive/data/../data.pkl"),
         ({"size": 7}, "is not whole: archive/data/0 should be 28 bytes"),
@@ -266,8 +274,8 @@ def rewritten(folder: Path, changed: dict[str, bytes | None], compression: int =
     [
         ({"byteorder": b"big"}, zipfile.ZIP_STORED, "big-endian"),
         ({"data.pkl": None}, zipfile.ZIP_STORED, "it has no data.pkl"),
-        ({"data.pkl": b""}, zipfile.ZIP_STORED, "broken data.pkl"),
-        ({"data.pkl": b"\x80\x02}q"}, zipfile.ZIP_STORED, "broken data.pkl"),
+        ({"data.pkl": b""}, zipfile.ZIP_STORED, "broken pickle"),
+        ({"data.pkl": b"\x80\x02}q"}, zipfile.ZIP_STORED, "broken pickle"),
         ({"data/0": None}, zipfile.ZIP_STORED, "it has no pytorch_model/data/0"),
         ({}, zipfile.ZIP_DEFLATED, "compressed or encrypted at pytorch_model/"),
     ],
@@ -401,13 +409,10 @@ def test_a_whole_folder_loads_and_converts_as_its_twin_of_safetensors(twins, tmp
     assert same(mine.params, theirs.params)
     assert mine.config == theirs.config
     assert mine.fingerprint != theirs.fingerprint
-    (first, ledger), (second, other) = (
-        convert_model(str(folder), str(tmp_path / f"{folder.name}-converted"), jnp.bfloat16) for folder in twins
-    )
-    assert other.entries == ledger.entries
-    loaded = [hub.load(folder, dtype=jnp.bfloat16) for folder in (second, first)]
-    assert same(loaded[0].params, loaded[1].params)
-    assert checkpoint.read_manifest(second)["bytes"] == checkpoint.read_manifest(first)["bytes"]
+    converted, ledger = convert_model(str(twins[1]), str(tmp_path / "converted"))
+    assert same(hub.load(converted).params, theirs.params)
+    stored = torch.load(twins[1] / "pytorch_model.bin", weights_only=True)
+    assert len(ledger.entries) + len(ledger.skipped) + len(ledger.copies) == len(stored)
 
 
 def test_tied_tensors_that_differ_are_refused(tmp_path):

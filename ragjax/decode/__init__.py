@@ -16,7 +16,7 @@ __getattr__, __dir__, __all__ = name_table(
         "Prompt": "ragjax.decode.prompt",
         "PromptError": "ragjax.decode.prompt",
         "Sampling": "ragjax.decode.engine",
-        "Score": "ragjax.decode.score",
+        "Score": "ragjax.decode.likelihood",
         "VocabularyMismatch": "ragjax.decode.ensemble",
         "Voice": "ragjax.decode.engine",
         "build_chat": "ragjax.decode.prompt",
@@ -35,6 +35,6 @@ __getattr__, __dir__, __all__ = name_table(
         "share_vocabulary": "ragjax.decode.ensemble",
         "span_nll": "ragjax.decode.loop",
         "start": "ragjax.decode.loop",
-        "summarize": "ragjax.decode.score",
+        "summarize": "ragjax.decode.likelihood",
     },
 )

@@ -17,6 +17,7 @@ PACKAGES = (
     "ragjax.encode",
     "ragjax.retrieve",
     "ragjax.compress",
+    "ragjax.cite",
     "ragjax.data",
 )
 

@@ -15,9 +15,9 @@ class Averages:
     """Means over `n` answers; None where there is nothing to average.
 
     `empties` counts the answers without a statement, which are among the n unless scored as ALCE counts. `laundering`
-    is the mean of generated minus grounded precision; `reattribution_rate` that of the share of an answer's undeclared
-    units for which sources were recovered, with `left_out` answers that have no such unit; `share_citing` the share of
-    answers with at least one valid citation. `statements`, `citations` and `invalid` (citations) are numbers in all.
+    is the mean of generated minus grounded precision. `reattribution_rate` is the mean share of an answer's undeclared
+    units for which sources were recovered; `left_out` answers have no such unit. `share_citing` is the share of all
+    answers with a valid citation. `statements`, `citations` and `invalid` (citations) are numbers in all.
     """
 
     n: int
@@ -48,7 +48,7 @@ def average(scored: Sequence[Scored]) -> Averages:
         laundering=_mean(laundering_gaps(counted)),
         reattribution_rate=_mean(share for share in shares if share is not None),
         left_out=shares.count(None),
-        share_citing=_mean(float(one.answer.cites) for one in counted),
+        share_citing=_mean(float(one.answer.cites) for one in scored),
         statements=sum(len(one.answer.statements) for one in counted),
         citations=sum(one.answer.citations for one in counted),
         invalid=sum(one.answer.invalid for one in counted),

@@ -19,18 +19,15 @@ from ragjax.retrieve.lexical import terms
 CONTRARY = 0.25
 """What a word counts that stands only in sentences which are negated where the claim is not, or the other way round."""
 
-_NEGATIONS = frozenset(
-    ("not", "no", "never", "none", "nobody", "nothing", "nowhere", "neither", "nor", "without", "cannot")
-)
+_NEGATIONS = frozenset(terms("not no never none nobody nothing nowhere neither nor without cannot"))
 
 # English function words; of other languages every word counts.
 _FUNCTION_WORDS = frozenset(
-    re.findall(
-        r"\w+",
+    terms(
         "a about after also an and any are as at be been being but by ca can could did do does doing for from had "
         "has have having he her here hers him his i if in into is it its may me might must my of on one onto or "
         "our ours s shall she should so some such than that the their theirs them then there these they this those "
-        "to too upon us was we were what when where which while who whom whose will with wo would you your yours ",
+        "to too upon us was we were what when where which while who whom whose will with wo would you your yours"
     )
 )
 

@@ -18,9 +18,9 @@ import xxhash
 from ragjax.decode import loop
 from ragjax.decode.buckets import Batch, left_pad, plan_batches
 from ragjax.decode.ensemble import MIXES, SharedVocabulary, share_vocabulary
+from ragjax.decode.likelihood import Score, score_span
 from ragjax.decode.prompt import FORMATS, Prompt
 from ragjax.decode.sampling import check_knobs
-from ragjax.decode.score import Score, score_span
 from ragjax.decode.state import Decoded, Knobs, Member, Plan
 from ragjax.models.config import DecoderConfig
 from ragjax.runtime import note_padding

@@ -19,8 +19,8 @@ from ragjax.decode.engine import (
     require_causal,
     score_prompts,
 )
+from ragjax.decode.likelihood import Score
 from ragjax.decode.prompt import Prompt, build_prompt, decode_text
-from ragjax.decode.score import Score
 from ragjax.decode.text import raise_failed
 from ragjax.evals.demonstrations import Demonstrations
 from ragjax.evals.qa import parse_answer

@@ -17,7 +17,7 @@ from experiments.sweep import main
 from ragjax.compress.base import Compressed, Trace, Unit
 from ragjax.compress.select import Selection, choose
 from ragjax.compress.xcompress import XCompress
-from ragjax.decode.score import Score
+from ragjax.decode.likelihood import Score
 from ragjax.evals.reader import Reading
 
 TOKENIZER = SimpleNamespace(chat_template="any")

@@ -15,7 +15,7 @@ where a key is one of a point's "frontier", as "grounded_precision" or "launderi
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -150,6 +150,10 @@ class FrontierStudy:
     def of(self, dataset: str) -> list[Point]:
         """The points over a dataset."""
         return [point for point in self.points if point.dataset == dataset]
+
+    def quality(self, dataset: str) -> list[str]:
+        """The keys of the measures of answer quality that some point over a dataset has."""
+        return list(dict.fromkeys(key for point in self.of(dataset) for key in point.quality))
 
 
 def read_study(folder: str | os.PathLike, inspect: int = 50) -> FrontierStudy:
@@ -324,15 +328,19 @@ def excluded(tally: Tally, order: Mapping[str, str]) -> Iterator[Excluded]:
         yield Excluded(item, **tally.asked[item], dataset=order.get(item, "questions"), reasons=tuple(reasons))
 
 
+def grouped(points: Iterable[Point]) -> list[tuple[str, list[Point]]]:
+    """The points by family, the identity first; within a family by method, the longest budget first."""
+    points = list(points)
+    titles = list(dict.fromkeys(point.title for point in points))
+    order = sorted(points, key=lambda point: (titles.index(point.title), -(point.budget or 0)))
+    families = {name: [point for point in order if point.family == name] for name in (IDENTITY, *FAMILIES, OTHER)}
+    return [(name, of) for name, of in families.items() if of]
+
+
 def by_family(points: Sequence[Point]) -> dict[str, dict[str, list[Point]]]:
-    """The points with a budget by family and title, longest first; no reference among them."""
+    """The points that have a budget, by family and title, in the order of `grouped`."""
     found: dict[str, dict[str, list[Point]]] = {}
-    limited = sorted((point for point in points if point.budget is not None), key=lambda point: -point.budget)
-    for family in (*FAMILIES, OTHER):
-        for point in points:  # The study's order of methods.
-            if point.family == family and point.budget is not None:
-                found.setdefault(family, {}).setdefault(point.title, [])
-        for point in limited:
-            if point.family == family:
-                found[family][point.title].append(point)
+    for family, of in grouped(point for point in points if point.budget is not None):
+        for point in of:
+            found.setdefault(family, {}).setdefault(point.title, []).append(point)
     return found

@@ -50,7 +50,7 @@ def write_report(folder: str | os.PathLike, inspect: int = INSPECT) -> list[epat
 
 def draw_figures(study: FrontierStudy) -> dict[tuple[str, str], Drawn]:
     """The figures by dataset and number; none of a number that no point has a place for."""
-    wanted = [(name, key) for name in study.datasets for key in (*DRAWN, *study.of(name)[0].quality)]
+    wanted = [(name, key) for name in study.datasets for key in (*DRAWN, *study.quality(name))]
     drawn = {place: draw_frontier(study.of(place[0]), place[1]) for place in wanted}
     return {place: render(figure) for place, figure in drawn.items() if figure is not None}
 

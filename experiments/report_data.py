@@ -15,7 +15,8 @@ where a key is one of a point's "frontier", as "grounded_precision" or "launderi
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -151,6 +152,10 @@ class FrontierStudy:
         """The points over a dataset."""
         return [point for point in self.points if point.dataset == dataset]
 
+    def quality(self, dataset: str) -> list[str]:
+        """The keys of the measures of answer quality that some point over a dataset has."""
+        return list(dict.fromkeys(key for point in self.of(dataset) for key in point.quality))
+
 
 def read_study(folder: str | os.PathLike, inspect: int = 50) -> FrontierStudy:
     """The study in a folder, with the rows of its first `inspect` questions, taken from all datasets in turn.
@@ -166,7 +171,10 @@ def read_study(folder: str | os.PathLike, inspect: int = 50) -> FrontierStudy:
     order, sources = read_sources(folder / "sources.jsonl", inspect)
     tally = read_rows(folder / "items.jsonl", sources)
     known = [point for point in listed if point["hash"] in summary["points"]]
-    points = [read_point(point, summary["points"][point["hash"]], tally.pairs) for point in known]
+    points = []
+    for point in known:
+        with reading(f"summary.json, point {point['label']!r}"):
+            points.append(read_point(point, summary["points"][point["hash"]], tally.pairs))
     return FrontierStudy(
         run=digest([point["hash"] for point in listed]),
         name=manifest["execution"].get("study", folder.name),
@@ -184,10 +192,7 @@ def read_study(folder: str | os.PathLike, inspect: int = 50) -> FrontierStudy:
 
 
 def read_point(listed: Row, summary: Row, pairs: Mapping[str, Sequence[int]]) -> Point:
-    """A point from its place in the manifest and its summary. Raises ValueError where that is of no frontier study."""
-    label = summary.get("label", listed["label"])
-    if "frontier" not in summary:
-        raise ValueError(f"summary.json, point {label!r}: no 'frontier': this is no study of citations")
+    """A point from its place in the manifest and its summary. Raises KeyError for what a study of citations has."""
     result, frontier = Result(listed["settings"], summary), summary["frontier"]
     numbers = dict(flatten({**summary["budget"], **frontier}))
     numbers |= {f"count_{name}": Number(n) for name, n in summary["counts"].items() if isinstance(n, int)}
@@ -199,7 +204,7 @@ def read_point(listed: Row, summary: Row, pairs: Mapping[str, Sequence[int]]) ->
     quality = [name for name, of in frontier.items() if is_interval(of) and name not in (*VIEWS, *DIAGNOSTICS)]
     return Point(
         hash=listed["hash"],
-        label=label,
+        label=summary.get("label", listed["label"]),
         title=summary.get("title") or result.title,
         family=family_of(result.settings["method"]),
         dataset=result.dataset,
@@ -215,7 +220,9 @@ def read_tests(paired: Mapping[str, Sequence[Row]], points: Sequence[Point]) -> 
     hashes, labels = ({getattr(point, name): point for point in points} for name in ("hash", "label"))
     for key, rows in paired.items():
         for row in rows:
-            if row["settings"] in hashes:
+            if row["settings"] not in hashes:
+                continue
+            with reading(f"summary.json, paired {key}"):
                 yield Test(
                     key=key,
                     point=hashes[row["settings"]],
@@ -233,9 +240,12 @@ def read_tests(paired: Mapping[str, Sequence[Row]], points: Sequence[Point]) -> 
 
 def read_evaluations(path: epath.Path) -> Iterator[Evaluation]:
     """The evaluations of `sensitivity.json`; none where there is no such file."""
-    for row in json.loads(path.read_bytes())["evaluations"] if path.exists() else ():
-        numbers = {hash_: dict(flatten(of)) for hash_, of in row["points"].items()}
-        yield Evaluation(**{name: row[name] for name in ("judge", "tau", "sources", "questions")}, numbers=numbers)
+    if not path.exists():
+        return
+    with reading(path.name):
+        for row in json.loads(path.read_bytes())["evaluations"]:
+            numbers = {hash_: dict(flatten(of)) for hash_, of in row["points"].items()}
+            yield Evaluation(**{name: row[name] for name in ("judge", "tau", "sources", "questions")}, numbers=numbers)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Number]]:
@@ -260,6 +270,15 @@ def family_of(method: str) -> str:
     return REFERENCES.get(method) or families.get(method, OTHER)
 
 
+@contextmanager
+def reading(place: str) -> Iterator[None]:
+    """Raises ValueError that names the place, for a key that is missing there."""
+    try:
+        yield
+    except KeyError as error:
+        raise ValueError(f"{place}: no {error}; is this a study of citations?") from None
+
+
 def read_lines(path: epath.Path) -> Iterator[tuple[str, Row]]:
     """Each JSON line of a file with its place in words. Raises ValueError at a line that is none."""
     with path.open("rb") as file:
@@ -279,10 +298,8 @@ def read_sources(path: epath.Path, inspect: int) -> tuple[dict[str, str], dict[s
     order: dict[str, str] = {}
     kept: dict[str, list[tuple[int, Row]]] = {}
     for place, source in read_lines(path):
-        try:
+        with reading(place):
             item, dataset = source["item"], source["dataset"] or "questions"
-        except KeyError as error:
-            raise ValueError(f"{place}: no {error}") from None
         order[item] = dataset
         own = kept.setdefault(dataset, [])
         if len(own) < inspect:
@@ -295,10 +312,8 @@ def read_rows(path: epath.Path, inspected: Mapping[str, Row]) -> Tally:
     """What the rows of a study say, and the rows themselves of the inspected items."""
     tally = Tally()
     for place, row in read_lines(path):
-        try:
+        with reading(place):
             add_row(tally, row)
-        except KeyError as error:
-            raise ValueError(f"{place}: no {error}") from None
         if row["item"] in inspected:
             tally.rows.setdefault(row["item"], {})[row["settings"]] = row
     return tally
@@ -324,15 +339,19 @@ def excluded(tally: Tally, order: Mapping[str, str]) -> Iterator[Excluded]:
         yield Excluded(item, **tally.asked[item], dataset=order.get(item, "questions"), reasons=tuple(reasons))
 
 
+def grouped(points: Iterable[Point]) -> list[tuple[str, list[Point]]]:
+    """The points by family, the identity first; within a family by method, the longest budget first."""
+    points = list(points)
+    titles = list(dict.fromkeys(point.title for point in points))
+    order = sorted(points, key=lambda point: (titles.index(point.title), -(point.budget or 0)))
+    families = {name: [point for point in order if point.family == name] for name in (IDENTITY, *FAMILIES, OTHER)}
+    return [(name, of) for name, of in families.items() if of]
+
+
 def by_family(points: Sequence[Point]) -> dict[str, dict[str, list[Point]]]:
-    """The points with a budget by family and title, longest first; no reference among them."""
+    """The points that have a budget, by family and title, in the order of `grouped`."""
     found: dict[str, dict[str, list[Point]]] = {}
-    limited = sorted((point for point in points if point.budget is not None), key=lambda point: -point.budget)
-    for family in (*FAMILIES, OTHER):
-        for point in points:  # The study's order of methods.
-            if point.family == family and point.budget is not None:
-                found.setdefault(family, {}).setdefault(point.title, [])
-        for point in limited:
-            if point.family == family:
-                found[family][point.title].append(point)
+    for family, of in grouped(point for point in points if point.budget is not None):
+        for point in of:
+            found.setdefault(family, {}).setdefault(point.title, []).append(point)
     return found

@@ -7,7 +7,7 @@ sentence or statement that it is, and nothing there needs an offset.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from experiments.report_data import MODES, FrontierStudy
+from experiments.report_data import MODES, FrontierStudy, grouped
 from ragjax.evals.run import Row
 
 VERDICTS: Mapping[str, tuple[str, str]] = {
@@ -58,7 +58,8 @@ def inspector_data(study: FrontierStudy) -> dict[str, Any]:
         "verdicts": {name: {"sign": sign, "words": words} for name, (sign, words) in VERDICTS.items()},
         "points": {
             point.hash: {name: getattr(point, name) for name in ("label", "title", "family", "budget")}
-            for point in study.points
+            for _, of in grouped(study.points)
+            for point in of
         },
         "questions": [inspect_question(source, rows, why.get(source["item"], [])) for source, rows in study.inspected],
     }

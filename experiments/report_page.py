@@ -8,17 +8,15 @@ import base64
 import csv
 import hashlib
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 
 import jinja2
 from jinja2.utils import htmlsafe_json_dumps
 
-from experiments.figures_budgets import FAMILIES
 from experiments.figures_frontier import Drawn, name_of
 from experiments.report_data import (
     IDENTITY,
-    OTHER,
     TOTAL,
     VIEWS,
     Excluded,
@@ -26,6 +24,7 @@ from experiments.report_data import (
     Number,
     Point,
     Test,
+    grouped,
 )
 from experiments.report_inspector import VERDICTS, inspector_data
 from experiments.table import COUNTS
@@ -34,7 +33,7 @@ RARELY = 0.10
 """A share of citing answers below this is warned of: nothing is to be read from the rest's precision."""
 
 MODE_WORDS = {"summary": "summary check", "span": "span check", "recovered": "recovered-source check"}
-_SIGNIFICANT = 0.05
+SIGNIFICANT = 0.05
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,13 @@ def make_page(study: FrontierStudy, figures: Mapping[tuple[str, str], Drawn], in
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"budget": show_budget, "p": show_p, "name": name_of, "png": png_uri}
+    environment.filters |= {
+        "budget": show_budget,
+        "p": show_p,
+        "name": name_of,
+        "png": png_uri,
+        "significant": is_significant,
+    }
     environment.globals |= {name: globals()[name] for name in ("show", "bounds", "pivot", "grouped")}
     script, _, _ = environment.loader.get_source(environment, "inspector.js")
     style, _, _ = environment.loader.get_source(environment, "style.css")
@@ -76,7 +81,7 @@ def make_page(study: FrontierStudy, figures: Mapping[tuple[str, str], Drawn], in
         views=VIEWS,
         modes=MODE_WORDS,
         total=TOTAL,
-        significant=_SIGNIFICANT,
+        level=SIGNIFICANT,
     )
 
 
@@ -120,18 +125,14 @@ def show_p(p: float | None) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
+def is_significant(test: Test) -> bool:
+    """Whether a test's corrected p-value is below 0.05."""
+    return test.p_holm is not None and test.p_holm < SIGNIFICANT
+
+
 def png_uri(image: bytes) -> str:
     """A PNG file as an address that holds it."""
     return "data:image/png;base64," + base64.b64encode(image).decode()
-
-
-def grouped(points: Iterable[Point]) -> list[tuple[str, list[Point]]]:
-    """The points by family, the identity first; within a family by method, the longest budget first."""
-    points = list(points)
-    titles = list(dict.fromkeys(point.title for point in points))
-    order = sorted(points, key=lambda point: (titles.index(point.title), -(point.budget or 0)))
-    families = {name: [point for point in order if point.family == name] for name in (IDENTITY, *FAMILIES, OTHER)}
-    return [(name, of) for name, of in families.items() if of]
 
 
 def pivot(points: Sequence[Point], key: str) -> Pivot:
@@ -141,7 +142,7 @@ def pivot(points: Sequence[Point], key: str) -> Pivot:
         for point in of:
             rows.setdefault((family, point.title), {})[point.budget] = point
     rows = {name: of for name, of in rows.items() if any(point.number(key).value is not None for point in of.values())}
-    budgets = {budget for of in rows.values() for budget in of}
+    budgets = {budget for of in rows.values() for budget in of if of[budget].number(key).value is not None}
     order = sorted(budgets, key=lambda budget: (budget is not None, -(budget or 0)))
     return Pivot(key, tuple(order), tuple((*name, of) for name, of in rows.items()))
 

@@ -95,7 +95,9 @@
       const sign = make("span", `${verdict.sign} `, "sign");
       sign.setAttribute("aria-hidden", "true");
       element.append(sign, text);
-      if (row().citer === "posthoc") element.append(make("sup", ` ${units(statement.cited)}`));
+      // What was cited afterwards may stand nowhere in the text.
+      const unwritten = statement.cited.filter((unit) => !text.includes(`[${unit + 1}]`));
+      if (row().citer === "posthoc" && unwritten.length) element.append(make("sup", ` ${units(unwritten)}`));
       element.setAttribute("role", "button");
       element.setAttribute("tabindex", "0");
       element.setAttribute("aria-label", `${text} (${verdict.words})`);
@@ -165,8 +167,8 @@
   const show = () => {
     const failed = !row() || !row().statements;
     at("asked").textContent = question().question;
-    const golds = question().golds.length ? `Gold: ${question().golds.join("; ")}` : "No gold answer.";
-    at("golds").textContent = golds + (question().evidence.length ? ` Evidence: ${question().evidence.join("; ")}` : "");
+    at("golds").textContent = question().golds.length ? `Gold: ${question().golds.join("; ")}` : "No gold answer.";
+    at("evidence").textContent = question().evidence.length ? `Evidence: ${question().evidence.join("; ")}` : "";
     at("excluded").hidden = !question().excluded.length;
     at("excluded").textContent = `Excluded from every number. ${question().excluded.join("; ")}`;
     at("explanation").replaceChildren();

@@ -26,7 +26,7 @@ SOURCES = {
         (
             "p1",
             "Which corpus is used?",
-            [["We use the Norfell corpus 🜁 of letters.", "It has 40 texts."], ["Results."]],
+            [["We use the Norfell 🜁 corpus.", "It has 40 texts."], ["Results."]],
         ),
         ("p2", "How many layers?", [["The model has four layers.", "It is small."], ["Training took a day."]]),
     ],
@@ -106,18 +106,21 @@ def statement(text, start, cited, generated, grounded, invalid=()):
         "invalid": list(invalid),
         **{name: {"recalled": of, "precise": list(cited) if of else []} for name, of in view.items()},
         "verified": {"summary": generated, "span": grounded, "recovered": grounded},
-        "structural": not grounded and generated,
+        "structural": False,
     }
 
 
-def make_answer(source, method, draw):
+def make_answer(source, method):
     """An answer of four statements, one of each verdict."""
     first = source["documents"][0]["text"]
     texts = [f"{first[:40]} [1].", "It is well known [1].", "Some say otherwise [1].", "No more is told [7]."]
     verdicts = [((0,), True, True), ((0,), True, False), ((0,), False, False), ((), False, False)]
     at, statements = 0, []
+    declares = method in DECLARING
     for text, (cited, generated, grounded) in zip(texts, verdicts, strict=True):
         statements.append(statement(text, at, cited, generated, grounded, ("[7]",) if "[7]" in text else ()))
+        if not declares:
+            statements[-1]["verified"]["span"], statements[-1]["structural"] = False, bool(cited)
         at += len(text) + 1
     return {"text": " ".join(texts), "finish_reason": "stop", "citer": "posthoc", "statements": statements}
 
@@ -137,7 +140,7 @@ def make_row(point, source, draw, judge, tau):
         "status": "ok",
         "text": "\n".join(unit["text"] for unit in units),
         "units": units,
-        "answer": make_answer(source, method, draw),
+        "answer": make_answer(source, method),
         "citation": {
             "judge": judge,
             "tau": tau,
@@ -250,7 +253,7 @@ def write_study(
     failed=(("asqa", "q2"),),
     sources=SOURCES,
 ) -> Path:
-    """The files of a finished study. `failed`: questions that fail at the first point of their dataset with a budget."""
+    """The files of a finished study. `failed`: questions that fail at their dataset's first point with a budget."""
     draw, folder = random.Random(0), Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     points, questions = make_points(datasets, methods, budgets), make_sources(datasets, sources)

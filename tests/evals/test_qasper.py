@@ -76,6 +76,17 @@ def test_evidence_is_paragraphs_as_they_are_written():
     assert evidence_overlap(question(), P[:1]) is None
 
 
+def test_paragraphs_are_the_same_whatever_white_space_is_around_them():
+    """In our own overlap, unlike the official one, as `gold_documents` has it."""
+    scored = score_qasper(question(CORN, documents=[f"{P[0]}\n", *P[1:]]), "corn", ["0.0"])
+    assert (scored.evidence, scored.paragraphs) == (Overlap(0, 0, 0), Overlap(1, 1, 1))
+
+
+def test_precision_and_recall_are_of_the_annotator_with_the_best_f1():
+    long = marked("all", evidence=P[:1])
+    assert evidence_overlap(question(long, marked("all", evidence=P)), P[:2]) == Overlap(1, 2 / 3, 0.8)
+
+
 def test_captions_are_evidence_unless_text_alone_is_asked_for():
     example = question(marked("corn", evidence=[P[0], TABLE]))
     assert evidence_overlap(example, P[:1]) == Overlap(1, 0.5, 2 / 3)
@@ -121,8 +132,12 @@ def test_a_highlighted_text_is_every_sentence_that_it_touches():
     assert score_qasper(question(part), "corn", ["0.0", "0.1"]).sentences == Overlap(1, 1, 1)
     lines = marked("corn", evidence=P[1:], highlighted=["Rice was new.\nOats were dry.\n"])
     assert score_qasper(question(lines), "corn", ["1.1", "2.0"]).sentences == Overlap(1, 1, 1)
-    edge = marked("corn", evidence=[P[0]], highlighted=["Corn was blue."])
-    assert score_qasper(question(edge), "corn", ["0.1"]).sentences == Overlap(1, 1, 1)
+
+
+def test_sentences_that_abut_a_highlighted_one_are_not_touched():
+    text = "玉米是红的。玉米是蓝的。大米是新的。"
+    middle = marked("corn", evidence=[text], highlighted=["玉米是蓝的。"])
+    assert score_qasper(question(middle, documents=[text]), "corn", ["0.1"]).sentences == Overlap(1, 1, 1)
 
 
 def test_a_highlighted_text_is_looked_for_in_the_annotators_own_paragraphs_first():

@@ -1,7 +1,7 @@
 """A name becomes a model: parameters, config and tokenizer and, where it writes, the ids that end its texts.
 
-`load` takes what a user has (a converted checkpoint, a folder of safetensors, a .gguf file or a hub name) and loads
-the same content in the same dtype only once while it is in use.
+`load` takes what a user has (a converted checkpoint, a folder of safetensors or of PyTorch's files, a .gguf file or a
+hub name) and loads the same content in the same dtype only once while it is in use.
 """
 
 import re
@@ -104,7 +104,10 @@ class Vocabulary:
 
 
 def load(source: str | Path, *, dtype: Any = None, mesh: Mesh | None = None) -> Model:
-    """Load a model of any architecture: a converted checkpoint, a safetensors folder, a .gguf file, or a hub name.
+    """Load a model of any architecture: a converted checkpoint, a published folder, a .gguf file, or a hub name.
+
+    A published folder holds safetensors or, without them, pytorch_model.bin, whole or in shards under an index; the
+    latter is read without PyTorch, and nothing that it says is run.
 
     A name that is no path is looked up under `RAGJAX_HOME` (default `./checkpoints`), then in the hub's cache, then on
     the hub. `dtype` defaults to float32 on a CPU and to bfloat16 on an accelerator; all parameters get it, norms too.

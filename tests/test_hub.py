@@ -200,13 +200,13 @@ def test_a_full_disk_is_not_blamed_on_the_network(tmp_path, monkeypatch):
         hub.load("org/name")
 
 
-@pytest.mark.parametrize("had", [["config.json"], ["config.json", "pytorch_model.bin"], []])
+@pytest.mark.parametrize("had", [["config.json"], ["config.json", "tf_model.h5"], []])
 def test_a_config_that_an_earlier_check_left_in_the_cache_is_no_model(had, tmp_path, monkeypatch):
     for name in had:
         (tmp_path / name).write_text("{}")
     monkeypatch.setenv("RAGJAX_HOME", str(tmp_path / "home"))
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"org/name: .* no safetensors came of it") as raised:
+    with pytest.raises(FileNotFoundError, match=r"org/name: .* no weights came of it") as raised:
         hub.load("org/name")
     words = ["load that folder", f"only {', '.join(had)}" if had else "no file at all"]
     assert all(word in str(raised.value) for word in words)

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from tqdm import tqdm
 
 from ragjax.compress.base import Budget, Compressor, describe
-from ragjax.compress.catalog import FAMILIES, SCORERS, check_method, make_compressor, make_scorer
+from ragjax.compress.catalog import FAMILIES, SCORERS, check_settings, make_compressor, make_scorer
 from ragjax.compress.resume import Output, open_output
 from ragjax.compress.stream import BadRow, compress_stream, encode_line, has_failed, read_stream
 from ragjax.data.identity import json_hash
@@ -40,7 +40,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--budget", metavar="B", help="a fraction of the documents (0.25) or a number of tokens (200)")
     parser.add_argument("--model", metavar="MODEL", help="the model that compresses (default: the generator)")
     parser.add_argument("--scorer", choices=SCORERS, default="bm25", help="what scores passages and sentences")
-    parser.add_argument("--encoder", metavar="MODEL", help="the model of a bi_encoder or cross_encoder")
+    parser.add_argument(
+        "--encoder", metavar="MODEL", help="the model of a bi_encoder or cross_encoder, and of recomp_extractive"
+    )
     parser.add_argument(
         "--set", action="extend", nargs="+", default=[], metavar="KEY=VALUE", help="other settings of the method"
     )
@@ -79,27 +81,34 @@ def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
 
 def named_models(arguments: argparse.Namespace) -> dict[str, tuple[str, str]]:
     """The models that are to be loaded, each a name and a kind, by role. Raises ValueError where one is not named."""
-    family = FAMILIES[arguments.method]
-    own = {"model": (arguments.model or arguments.generator, family.kind), "target": (arguments.generator, "causal")}
-    named = {role: own[role] for role in dict.fromkeys(family.models.values())}
-    if "model" in named and arguments.model is None and family.kind != "causal":
-        raise ValueError(f"{arguments.method} needs --model, an {family.kind} model's name or folder")
-    if "model" not in named and arguments.model is not None:
-        raise ValueError(f"{arguments.method} has no model of its own: leave out --model")
-    if family.scored and arguments.scorer != "bm25":
-        if arguments.encoder is None:
-            raise ValueError(f"--scorer {arguments.scorer} needs --encoder, a model's name or folder")
-        named["encoder"] = (arguments.encoder, "encoder")
-    return named
+    method, family = arguments.method, FAMILIES[arguments.method]
+    own = {
+        "model": (arguments.model or arguments.generator, family.kind),
+        "target": (arguments.generator, "causal"),
+        "encoder": (arguments.encoder, "encoder"),
+    }
+    roles = set(family.models.values()) | ({"encoder"} if family.scored and arguments.scorer != "bm25" else set())
+    if "model" in roles and arguments.model is None and family.kind != "causal":
+        raise ValueError(f"{method} needs --model, an {family.kind} model's name or folder")
+    if "model" not in roles and arguments.model is not None:
+        raise ValueError(f"{method} has no model of its own: leave out --model")
+    if not family.scored and arguments.scorer != "bm25":
+        raise ValueError(f"{method} takes no scorer: leave out --scorer")
+    if "encoder" in roles and arguments.encoder is None:
+        by = f"--scorer {arguments.scorer}" if family.scored else method
+        raise ValueError(f"{by} needs --encoder, a model's name or folder")
+    if "encoder" not in roles and arguments.encoder is not None:
+        wanted = "its --scorer is bm25" if family.scored else f"{method} scores nothing with it"
+        raise ValueError(f"--encoder {arguments.encoder} is of no use: {wanted}")
+    return {role: own[role] for role in ("model", "target", "encoder") if role in roles}
 
 
-def build(arguments: argparse.Namespace, settings: Mapping[str, Any]) -> Compressor:
+def build(arguments: argparse.Namespace, settings: Mapping[str, Any], tokenizer: Any) -> Compressor:
     """The compressor that the command line asks for; models are loaded once all of them are known to be there."""
     named = named_models(arguments)
     check_models([(name, None, kind) for name, kind in named.values()])
     models = {role: load(name) for role, (name, _) in named.items()}
     scorer = make_scorer(arguments.scorer, models.get("encoder")) if FAMILIES[arguments.method].scored else None
-    tokenizer = load_vocabulary(arguments.generator).tokenizer
     return make_compressor(arguments.method, tokenizer, models, scorer, **settings)
 
 
@@ -118,18 +127,18 @@ def run(arguments: argparse.Namespace, source: BinaryIO, sink: BinaryIO) -> int:
     if arguments.batch < 1:
         raise ValueError(f"--batch counts questions and is at least 1, got {arguments.batch}")
     budget, settings = parse_budget(arguments.budget), parse_settings(arguments.set)
-    check_method(arguments.method, settings)
+    check_settings(arguments.method, settings)
     named_models(arguments)
     rows = read_input(source, arguments.data or "standard input", arguments.lenient)
     setup()
-    compressor = build(arguments, settings)
-    output = None
+    tokenizer = load_vocabulary(arguments.generator).tokenizer
+    compressor = build(arguments, settings, tokenizer)
+    output, failed = None, 0
     if arguments.out is not None:
-        counted = json_hash(compressor.tokenizer.get_vocab())
+        counted = json_hash(tokenizer.get_vocab())
         defining = {**describe(compressor), "budget": arguments.budget, "generator": counted}
         output = open_output(Path(arguments.out), defining)
-        rows = output.rest(rows)
-    failed = 0
+        rows, failed = output.rest(rows), output.failed
     with tqdm(unit="row", file=sys.stderr, disable=not sys.stderr.isatty()) as bar:
         for lines in compress_stream(compressor, rows, budget, arguments.batch):
             write(lines, output, sink)

@@ -1,7 +1,9 @@
 """Compressors by the names that are typed: what each is made of, for programs that build them from words."""
 
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from inspect import Parameter, signature
+from types import UnionType
 from typing import Any
 
 from ragjax import compressors
@@ -9,14 +11,53 @@ from ragjax.compress.base import Compressor
 
 SCORERS = ("bm25", "bi_encoder", "cross_encoder")
 
+_WORDS = tuple[str, ...]
+_PLAIN = (bool, int, float, str, _WORDS)
+
+
+def _several_summaries(
+    *,
+    compressor: Any,
+    reader: Any,
+    tokenizer: Any,
+    max_new: int = 128,
+    prompt_format: str = "chat",
+    seed: int = 0,
+    candidates: int = 5,
+    temperature: float = 1.0,
+    repetition_penalty: float = 1.2,
+    selector: str = "sps",
+    sampler: str = "samples",
+    initial_joins: bool = False,
+    batch: int = 8,
+) -> Compressor:
+    """Zero-shot summaries of the compressor, among which the reader chooses; no filter, since it has to be calibrated.
+
+    `temperature` and `repetition_penalty` are those of the drawing: the initial summary is greedy.
+    """
+    writer = compressors.zero_shot_summary(
+        compressor, tokenizer=tokenizer, max_new=max_new, prompt_format=prompt_format, seed=seed, batch=batch
+    )
+    return compressors.XCompress(
+        compressor=writer,
+        reader=reader,
+        candidates=candidates,
+        temperature=temperature,
+        repetition_penalty=repetition_penalty,
+        selector=selector,
+        sampler=sampler,
+        initial_joins=initial_joins,
+        batch=batch,
+    )
+
 
 @dataclass(frozen=True)
 class Family:
-    """How a compressor is made: its class, and the role of the model that each of its arguments takes.
+    """How a compressor is made: its name in `ragjax.compressors`, and the role of the model each argument takes.
 
-    The roles are "model", which compresses, and "target", which the evidence is for; `kind` is that of the first (see
-    `ragjax.hub.KINDS`). `scored` says that something scores passages or sentences for it. `fixed` are arguments that
-    the name implies.
+    The roles are "model", which compresses, "target", which the evidence is for, and "encoder", which scores; `kind`
+    is that of the first (see `ragjax.hub.KINDS`). `scored` says that some scorer ranks passages or sentences for it.
+    `fixed` are arguments that the name implies; `assemble` makes it where no single call of that name does.
     """
 
     name: str
@@ -24,6 +65,19 @@ class Family:
     kind: str = "causal"
     scored: bool = False
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    assemble: Callable[..., Compressor] | None = None
+
+    @property
+    def make(self) -> Callable[..., Compressor]:
+        """What takes its tokenizer, models, scorer and settings by name."""
+        return self.assemble or getattr(compressors, self.name)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What can be typed for it, each with the type it takes."""
+        taken = {"tokenizer", "scorer", *self.models, *self.fixed}
+        every = signature(self.make).parameters.values()
+        return {one.name: one.annotation for one in every if one.name not in taken and _is_plain(one)}
 
 
 _WRITES = {"compressor": "model"}
@@ -36,6 +90,7 @@ FAMILIES: Mapping[str, Family] = {
     "random_sentences": Family("RandomSentences"),
     "rerank": Family("Rerank", scored=True),
     "extract": Family("Extract", scored=True),
+    "recomp_extractive": Family("recomp_extractive", {"encoder": "encoder"}),
     "ecr": Family("ECR", scored=True),
     "recomp_abstractive": Family("RecompAbstractive", {"model": "model"}, "encoder-decoder"),
     "llmlingua2": Family("LLMLingua2", {"model": "model"}, "encoder"),
@@ -43,6 +98,7 @@ FAMILIES: Mapping[str, Family] = {
     "zero_shot": Family("FaviComp", _WRITES, fixed={"alpha": 0.0}),
     "favicomp": Family("FaviComp", {"compressor": "model", "target": "target"}),
     "compact": Family("CompAct", {"lm": "model"}),
+    "xcompress": Family("XCompress", {"compressor": "model", "reader": "target"}, assemble=_several_summaries),
 }
 
 
@@ -55,17 +111,15 @@ def make_compressor(
       tokenizer: the generator's, in which lengths are counted.
       models: by role; at least those that the family needs.
       scorer: what scores for it, where something does.
-      settings: other arguments of its class.
+      settings: as in `check_settings`.
 
     Raises:
-      ValueError: naming a setting that the class does not have, or that it does not take.
+      ValueError: naming a setting that the method does not have, or a value that it does not take.
     """
-    check_method(method, settings)
-    family = FAMILIES[method]
-    make = getattr(compressors, family.name)
+    settings, family = check_settings(method, settings), FAMILIES[method]
     own = {argument: models[role] for argument, role in family.models.items()}
     scores = {"scorer": scorer} if family.scored else {}
-    return make(tokenizer=tokenizer, **own, **scores, **family.fixed, **settings)
+    return family.make(tokenizer=tokenizer, **own, **scores, **family.fixed, **settings)
 
 
 def make_scorer(kind: str, encoder: Any = None, **settings: Any) -> Any:
@@ -76,17 +130,51 @@ def make_scorer(kind: str, encoder: Any = None, **settings: Any) -> Any:
     return make(model=encoder, **settings)
 
 
-def check_method(method: str, settings: Mapping[str, Any]) -> None:
-    """Raise ValueError for a setting that is none of the method's own; names those that are."""
-    family = FAMILIES[method]
-    taken = {"tokenizer", "scorer", *family.models, *family.fixed}
-    every = fields(getattr(compressors, family.name))
-    own = [one.name for one in every if one.name not in taken and _is_plain(one)]
-    for name in settings:
+def check_settings(method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as the method takes them: a list of words, or one word, stands for several words.
+
+    Raises:
+      ValueError: for one that is none of the method's own, or of another type; names what it has or takes.
+    """
+    own = FAMILIES[method].settings
+    found = {}
+    for name, value in settings.items():
         if name not in own:
             raise ValueError(f"{method} has no setting {name!r}; it has {', '.join(own) or 'none'}")
+        found[name] = tuple([value] if isinstance(value, str) else value) if _is_words(own[name], value) else value
+        if not any(_is_of(kind, found[name]) for kind in _kinds(own[name])):
+            taken = " or ".join(_WORD_OF[kind] for kind in _kinds(own[name]))
+            raise ValueError(f"{method}: {name} takes {taken}, got {value!r}")
+    return found
 
 
-def _is_plain(one: Any) -> bool:
-    """Whether a field holds a number, a word, a truth or nothing by default: what can be typed."""
-    return one.default is not MISSING and (one.default is None or isinstance(one.default, bool | int | float | str))
+_WORD_OF = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a word",
+    _WORDS: "a list of words",
+    type(None): "null",
+}
+
+
+def _is_plain(one: Parameter) -> bool:
+    """Whether an argument has a default, and takes what can be typed."""
+    return one.default is not Parameter.empty and set(_kinds(one.annotation)) <= {*_PLAIN, type(None)}
+
+
+def _kinds(hint: Any) -> tuple[Any, ...]:
+    return hint.__args__ if isinstance(hint, UnionType) else (hint,)
+
+
+def _is_words(hint: Any, value: Any) -> bool:
+    return hint == _WORDS and isinstance(value, str | list)
+
+
+def _is_of(kind: Any, value: Any) -> bool:
+    """Whether a value is of a type: a whole number is a number, true and false are not."""
+    if kind == _WORDS:
+        return isinstance(value, tuple) and all(isinstance(word, str) for word in value)
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, int | float if kind is float else kind)

@@ -18,7 +18,7 @@ from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, number_documents
 from ragjax.compress.units import Copying, Ranking, Request, rank, sentence_unit
 from ragjax.compress.writing import fit_documents
 from ragjax.data.records import Document, Example
-from ragjax.decode.engine import Execution, Voice, check_settings, decode_prompts
+from ragjax.decode.engine import Execution, Voice, check_settings, decode_prompts, require_causal
 from ragjax.decode.prompt import Prompt, build_prompt, decode_text
 from ragjax.decode.state import Decoded
 from ragjax.decode.text import raise_failed
@@ -63,6 +63,7 @@ class ECR(Copying):
         check_settings(self.max_new, prompt_format=self.prompt_format)
         if not 0 < self.similarity <= 1:
             raise ValueError(f"similarity lies in (0, 1], got {self.similarity}")
+        require_causal("a writer of clusters", self.writer)
 
     def choose(self, requests: Sequence[Request]) -> list[Compressed]:
         """The best clusters of each example, in the order of the documents."""

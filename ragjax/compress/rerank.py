@@ -61,8 +61,9 @@ class Rerank(Copying):
 
     @staticmethod
     def _cuts(request: Request, number: int) -> list[int]:
-        """Where a document may be cut, the longest first: at the end of each sentence but the last."""
-        return [s.end for s in request.sentences if s.document == number][-2::-1]
+        """Where a document may be cut, the longest first: at the end of each sentence that something follows."""
+        length = len(request.example.documents[number].text)
+        return [s.end for s in reversed(request.sentences) if s.document == number and s.end < length]
 
 
 def _titled(document: Document) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ragjax.compress.stream import BadRow, Line, encode_line
+from ragjax.compress.stream import BadRow, Line, encode_line, has_failed
 from ragjax.data.identity import content_hash
 from ragjax.data.records import Example
 
@@ -22,10 +22,15 @@ class OutputRefused(ValueError):
 
 @dataclass(frozen=True)
 class Output:
-    """A file that is written to, and the contents of the examples that it holds already, by id."""
+    """A file that is written to, and what it holds already.
+
+    `done` are the contents of its examples by id, "" by line for rows that could not be read; `failed` counts its lines
+    without a result.
+    """
 
     path: Path
-    done: Mapping[str, str]
+    done: Mapping[str | int, str]
+    failed: int = 0
 
     def rest(self, rows: Iterator[Example | BadRow]) -> Iterator[Example]:
         """The rows that are still to be made; those that could not be read are not tried again.
@@ -35,7 +40,7 @@ class Output:
         """
         for row in rows:
             if isinstance(row, BadRow):
-                if f"line {row.line}" not in self.done:
+                if row.line not in self.done:
                     yield row
             elif row.id not in self.done:
                 yield row
@@ -61,7 +66,7 @@ def open_output(path: Path, settings: Mapping[str, Any]) -> Output:
         raise OutputRefused(f"{path} exists and has no {beside.name} beside it: choose another name")
     if beside.exists():
         _check_settings(path, json.loads(beside.read_bytes()), json.loads(json.dumps(settings)))
-        return Output(path, _read_done(path))
+        return _read_output(path)
     partial = beside.with_name(f".{beside.name}.partial")
     partial.write_text(json.dumps(settings, indent=2))
     partial.replace(beside)
@@ -77,17 +82,18 @@ def _check_settings(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) 
             )
 
 
-def _read_done(path: Path) -> dict[str, str]:
-    """The contents by id of the whole lines of a file; what a kill left of a last line is taken off."""
+def _read_output(path: Path) -> Output:
+    """The file at `path` by its whole lines; what a kill left of a last line is taken off."""
     raw = path.read_bytes() if path.exists() else b""
     whole = raw[: raw.rfind(b"\n") + 1]
     if whole != raw:
         os.truncate(path, len(whole))
-    done = {}
+    done, failed = {}, 0
     for number, text in enumerate(whole.splitlines(), 1):
         try:
             line = json.loads(text)
-            done[line["id"] or f"line {line['line']}"] = line.get("content", "")
-        except (ValueError, LookupError, TypeError) as error:
+            done[line["line"] if line["id"] is None else line["id"]] = line.get("content", "")
+            failed += has_failed(line)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise OutputRefused(f"{path}, line {number}: no line of this program ({error!r})") from error
-    return done
+    return Output(path, done, failed)

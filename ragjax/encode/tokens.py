@@ -108,9 +108,9 @@ def tokenize(model: Any, texts: Sequence[str], what: str = "text") -> list[tuple
     token.
 
     Raises:
-        ValueError: naming the text that is none.
+        ValueError: naming the text that is none, or for one text in the place of several.
     """
-    if not texts:
+    if not len(texts):
         return []
     found = _encode(model, texts, what)
     return list(_as_text(model.tokenizer, found["input_ids"], what))
@@ -118,7 +118,7 @@ def tokenize(model: Any, texts: Sequence[str], what: str = "text") -> list[tuple
 
 def tokenize_with_places(model: Any, texts: Sequence[str]) -> list[Tokens]:
     """The sub-words of each text with their places and words. Raises as `tokenize` does."""
-    if not texts:
+    if not len(texts):
         return []
     found = _encode(model, texts, "text", return_offsets_mapping=True)
     rows = []
@@ -152,6 +152,8 @@ def trim(text: str, places: Int[np.ndarray, "T 2"]) -> Int[np.ndarray, "T 2"]:
 
 
 def _encode(model: Any, texts: Sequence[str], what: str, **asked: bool) -> Any:
+    if isinstance(texts, str):
+        raise ValueError(f"{what}s are a list of strings, got the one string {texts!r}")
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             raise ValueError(f"{what} {number} is {text!r}, not a string")

@@ -2,7 +2,8 @@
 
 What all of them share is `EncoderConfig`. They differ in how a token knows its place: `BertConfig` adds a table of
 positions to the embeddings, `DebertaConfig` lets attention look at distances. `architectures` says which head, if
-any, sits on the states. Reading is strict (see `fields`): what transformers assumes of an absent key is assumed here.
+any, sits on the states. Reading is strict (see `fields`): sizes and the epsilon have to be stated; of another absent
+key, what transformers assumes is assumed here.
 """
 
 from collections.abc import Callable, Mapping
@@ -230,7 +231,7 @@ def _common(fields: Fields, name: str, bases: tuple[str, ...] = ()) -> dict[str,
         "norm_eps": fields.number("layer_norm_eps"),
         "activation": _activation(fields, "hidden_act"),
         "head": head,
-        "labels": _labels(fields) if head else (),
+        "labels": _labels(fields, head),
     }
 
 
@@ -251,8 +252,17 @@ def _activation(fields: Fields, key: str) -> str:
     return "gelu"
 
 
-def _labels(fields: Fields) -> tuple[str, ...]:
-    """The names of the labels by id; `LABEL_0` and so on where the file has none, of which transformers assumes two."""
+def _labels(fields: Fields, head: str | None) -> tuple[str, ...]:
+    """The names of the labels by id; `LABEL_0` and so on where the file has none, of which transformers assumes two.
+
+    Without a head there are none, whatever the file says. Older files spell their number with an underscore.
+    """
+    older = fields.take("_num_labels", None)
+    if older is not None:
+        fields.left.setdefault("num_labels", older)
+    if head is None:
+        fields.take("num_labels", None)
+        return ()
     count = fields.count("num_labels", 2) if fields.left.get("num_labels") is not None else None
     named = fields.mapping("id2label", {})
     if not named:

@@ -1,7 +1,7 @@
 """`python -m ragjax.weights.convert SRC`: a published model becomes a checkpoint that says where it is from.
 
-SRC is a safetensors folder, a .gguf file, or a hub name that is fetched first. Tensors stream one by one; the ledger
-of what was read and what was left alone is printed.
+SRC is a folder of safetensors or of PyTorch's files (read without PyTorch), a .gguf file, or a hub name that is fetched
+first. Tensors stream one by one; the ledger of what was read and what was left alone is printed.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def default_name(source: str) -> str:
 def main(argv: list[str] | None = None) -> None:
     """Command line of the conversion."""
     parser = argparse.ArgumentParser(prog="python -m ragjax.weights.convert", description="Convert a published model.")
-    parser.add_argument("source", help="safetensors folder, .gguf file or hub name")
+    parser.add_argument("source", help="folder of safetensors or pytorch_model.bin, .gguf file or hub name")
     parser.add_argument("--out", help="checkpoint folder (default: the source's name under RAGJAX_HOME)")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--force", action="store_true", help="replace an existing checkpoint")

@@ -1,10 +1,16 @@
-"""A model on the hub, brought into the local cache: safetensors, configs and tokenizer files, nothing else."""
+"""A model on the hub, brought into the local cache: weights, configs and tokenizer files, nothing else.
+
+The weights are safetensors; only where a repository has none of a model, PyTorch's files are fetched.
+"""
 
 import errno
 from collections.abc import Callable
 from pathlib import Path
 
+from ragjax.weights.safetensors_reader import SAFETENSORS
+
 _WANTED = ["*.safetensors", "*.json", "*.model", "*.jinja", "merges.txt", "vocab.txt"]
+_TORCH_WEIGHTS = ["pytorch_model.bin", "pytorch_model-*.bin"]
 _UNWANTED = ["*/*", "consolidated*"]
 
 # No room, or no right to write, in the cache: nothing that the hub or the network is to blame for.
@@ -12,7 +18,7 @@ _OF_THIS_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno
 
 _LOGIN = "log in with `hf auth login` or set HF_TOKEN"
 _ELSEWHERE = "fetch the folder where there is a network and load that folder"
-_NO_WEIGHTS = "give a repository of safetensors, or a local .gguf file"
+_NO_WEIGHTS = "give a repository of safetensors or of pytorch_model.bin, or a local .gguf file"
 _HELP = {
     "invalid": "it is no name that the hub allows",
     "gated": "it is gated: accept its licence at https://huggingface.co/{name}, then " + _LOGIN,
@@ -26,7 +32,7 @@ _HELP = {
     "forbidden": "the hub forbids it: log in with a token that may read this repository, see "
     "https://huggingface.co/settings/tokens",
     "no config": "it has no config.json: " + _NO_WEIGHTS,
-    "no weights": "no safetensors came of it ({had}): either the repository has none ("
+    "no weights": "no weights came of it ({had}): either the repository has none ("
     + _NO_WEIGHTS
     + "), or the hub does not answer (no network, a token that it refuses) and the local cache has no more of it ("
     + _ELSEWHERE
@@ -42,14 +48,25 @@ def fetch(name: str) -> Path:
         FileNotFoundError: saying why the model cannot be had and what to do about it.
         OSError: the cache on this machine cannot be written.
     """
-    from huggingface_hub import snapshot_download
-
-    folder = _asked(name, lambda: snapshot_download(name, allow_patterns=_WANTED, ignore_patterns=_UNWANTED))
+    folder = _snapshot(name, _WANTED)
+    if folder is None or not SAFETENSORS.is_in(folder):
+        folder = _snapshot(name, _WANTED + _TORCH_WEIGHTS)
     # Without a network the cache answers with what it has, be it a config alone that a check has left there.
-    if folder is None or not any(folder.glob("*.safetensors")):
+    if folder is None or not _has_weights(folder):
         had = sorted(path.name for path in folder.iterdir()) if folder else []
         raise _refused(name, "no weights", had=f"only {', '.join(had)}" if had else "no file at all")
     return folder
+
+
+def _snapshot(name: str, patterns: list[str]) -> Path | None:
+    """The folder with the files of a hub model that the patterns name."""
+    from huggingface_hub import snapshot_download
+
+    return _asked(name, lambda: snapshot_download(name, allow_patterns=patterns, ignore_patterns=_UNWANTED))
+
+
+def _has_weights(folder: Path) -> bool:
+    return any(path for pattern in ("*.safetensors", *_TORCH_WEIGHTS) for path in folder.glob(pattern))
 
 
 def fetch_config(name: str) -> Path:
@@ -80,7 +97,7 @@ def _has_weights_in_cache(name: str) -> bool:
         config = try_to_load_from_cache(name, "config.json")
     except HFValidationError:
         return False
-    return isinstance(config, str) and any(Path(config).parent.glob("*.safetensors"))
+    return isinstance(config, str) and _has_weights(Path(config).parent)
 
 
 def _asked(name: str, ask: Callable[[], str]) -> Path | None:

@@ -92,9 +92,11 @@ def encoder_table(cfg: EncoderConfig, names: Container[str]) -> KeyTable:
     if base + "embeddings.LayerNorm.gamma" in names:
         rules = [replace(rule, name=_older(rule.name)) for rule in rules]
     buffers = [re.escape(base) + f"({_UNUSED[cfg.family]})", _PRETRAINING]
-    if cfg.head != "sequence":
+    heads = _head_rules(cfg, base)
+    # Only some heads read a pooler; older files of RoBERTa keep one beside a head of their own.
+    if cfg.head != "sequence" or not any("pooler" in rule.name for rule in heads):
         buffers.append(rf"({re.escape(prefix)})?pooler\..+")
-    return KeyTable((*rules, *_head_rules(cfg, base)), tuple(buffers), {})
+    return KeyTable((*rules, *heads), tuple(buffers), {})
 
 
 def _head_rules(cfg: EncoderConfig, base: str) -> tuple[Rule, ...]:

@@ -1,4 +1,5 @@
-"""A published model as it lies on disk, opened: a safetensors folder or a GGUF file, behind one set of names."""
+"""A published model as it lies on disk, opened: a folder of safetensors or of PyTorch's files, or a GGUF file, behind
+one set of names."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -19,15 +20,20 @@ from ragjax.weights.gguf_reader import gguf_config, gguf_generation, gguf_tensor
 from ragjax.weights.gguf_tokenizer import gguf_tokenizer
 from ragjax.weights.keymap import Ledger
 from ragjax.weights.room import require_room_for
-from ragjax.weights.safetensors_reader import INDEX, open_safetensors, weight_files
+from ragjax.weights.safetensors_reader import SAFETENSORS
+from ragjax.weights.shards import Format, open_weights, weight_files
 from ragjax.weights.stream import TensorSource, fill
 from ragjax.weights.tables import DECODER_TABLES, table_of
+from ragjax.weights.torch_reader import TORCH
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 # Beside the weights, what a published folder says about the model and its text.
 _SMALL_FILES = ("*.json", "*.model", "*.jinja", "*.txt")
+
+# The first that a folder holds is read.
+_FORMATS = (SAFETENSORS, TORCH)
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class Published:
 
 
 def open_published(path: str | Path) -> Published:
-    """Open a `.gguf` file or a folder with config.json and safetensors.
+    """Open a `.gguf` file or a folder with config.json and weights: safetensors or, without them, pytorch_model.bin.
 
     Raises:
         FileNotFoundError: if the path, its config.json or its weights are missing.
@@ -93,10 +99,12 @@ def _folder_tokenizer(folder: Path) -> "PreTrainedTokenizerFast":
 
 def _open_folder(folder: Path) -> Published:
     stated = _read_config(epath.Path(folder / "config.json"))
-    tensors = open_safetensors(folder)
+    form = _format_of(folder)
+    tensors = open_weights(folder, form)
     raw = _stated(stated, tensors)
-    small = [path for pattern in _SMALL_FILES for path in folder.glob(pattern) if path.name != INDEX]
-    weights = [folder / name for name in weight_files(folder)]
+    indices = {form.index for form in _FORMATS}
+    small = [path for pattern in _SMALL_FILES for path in folder.glob(pattern) if path.name not in indices]
+    weights = [folder / name for name in weight_files(folder, form)]
     generation = folder / "generation_config.json"
     return Published(
         path=folder,
@@ -107,6 +115,17 @@ def _open_folder(folder: Path) -> Published:
         load_tokenizer=lambda: _folder_tokenizer(folder),
         files={path.name: path for path in [*small, *weights]},
     )
+
+
+def _format_of(folder: Path) -> Format:
+    """The format of a folder's weights. Raises FileNotFoundError, naming other weight files, if it has none."""
+    for form in _FORMATS:
+        if form.is_in(folder):
+            return form
+    others = sorted(p.name for p in folder.glob("*") if p.suffix in {".bin", ".pth", ".pt", ".safetensors", ".gguf"})
+    hint = f" (it holds {', '.join(others)})" if others else ""
+    single, index = (" nor ".join(names) for names in zip(*((f.single, f.index) for f in _FORMATS), strict=True))
+    raise FileNotFoundError(f"{folder}: neither {single}, nor shards under {index}{hint}")
 
 
 def _open_gguf(path: Path) -> Published:

@@ -10,7 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from ragjax.compress import __main__ as command
-from ragjax.testing import byte_tokenizer, random_params, tiny_config, write_checkpoint
+from ragjax.compress.catalog import check_settings, make_compressor
+from ragjax.testing import byte_tokenizer, random_params, tiny_config, tiny_model, write_checkpoint
+from ragjax.testing_encoders import tiny_encoder
 
 ROWS = [
     {"id": "a", "question": "Who keeps the mill?", "docs": ["Ada keeps the mill. It is old.", "A mill is a house."]},
@@ -72,7 +74,11 @@ def test_a_budget_in_tokens_and_settings_of_the_method(call):
         (["--set", "mots=1"], "extract has no setting 'mots'; it has most, language"),
         (["--set", "most"], "--set takes key=value, got 'most'"),
         (["--scorer", "bi_encoder"], "--scorer bi_encoder needs --encoder"),
+        (["--set", "most=two"], "extract: most takes a whole number or null, got 'two'"),
+        (["--set", "most=1.5"], "extract: most takes a whole number or null, got 1.5"),
+        (["--set", "language=3"], "extract: language takes a word, got 3"),
         (["--model", "other"], "extract has no model of its own"),
+        (["--encoder", "other"], "--encoder other is of no use: its --scorer is bm25"),
         (["--data", "nowhere.jsonl"], "nowhere.jsonl"),
         (["--batch", "0"], "--batch counts questions and is at least 1, got 0"),
     ],
@@ -83,6 +89,49 @@ def test_mistakes_are_told_before_any_model_loads(call, monkeypatch, arguments, 
     code, lines, said = call(*arguments)
     assert (code, lines) == (2, [])
     assert told in said
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "told"),
+    [
+        ("prefix", ["--scorer", "bi_encoder", "--encoder", "other"], "prefix takes no scorer"),
+        ("prefix", ["--encoder", "other"], "--encoder other is of no use: prefix scores nothing with it"),
+        ("recomp_extractive", [], "recomp_extractive needs --encoder"),
+        ("recomp_extractive", ["--encoder", "other", "--set", "most=null"], "most takes a whole number, got None"),
+        ("llmlingua2", ["--model", "other", "--set", "keep=[1]"], "keep takes a list of words, got [1]"),
+        ("ecr", ["--set", "similarity=high"], "ecr: similarity takes a number, got 'high'"),
+        ("ecr", ["--set", "strict=1"], "ecr: strict takes true or false, got 1"),
+        ("ecr", ["--set", "writer=other"], "ecr has no setting 'writer'"),
+    ],
+)
+def test_what_a_method_does_not_take_is_told_before_any_model_loads(call, monkeypatch, method, arguments, told):
+    monkeypatch.setattr(command, "load", lambda name: pytest.fail("a model was loaded"))
+    code, lines, said = call(*arguments, method=method)
+    assert (code, lines) == (2, [])
+    assert told in said
+
+
+def test_settings_reach_their_compressor_as_it_takes_them():
+    assert check_settings("llmlingua2", {"keep": "digits", "threshold": 1}) == {"keep": ("digits",), "threshold": 1}
+    assert check_settings("longllmlingua", {"keep": ["digits", "question"]}) == {"keep": ("digits", "question")}
+    assert check_settings("favicomp", {"seed": None, "strict": True}) == {"seed": None, "strict": True}
+
+
+def test_recomp_extractive_is_a_bi_encoder_by_dot_product():
+    made = make_compressor("recomp_extractive", byte_tokenizer(), {"encoder": tiny_encoder()}, most=2)
+    assert (made.most, made.scorer.similarity) == (2, "dot")
+
+
+def test_the_generator_chooses_among_several_summaries(call, tmp_path):
+    arguments = ("--set", "candidates=2", "max_new=4", "prompt_format=plain", "--budget", "0.5")
+    code, lines, _ = call(*arguments, method="xcompress")
+    assert code == 0
+    assert call(*arguments, "--out", str(tmp_path / "out.jsonl"), given=b"", method="xcompress")[0] == 0
+    assert [line["status"] for line in lines][2] == "empty"
+    assert all(line["achieved"] <= line["requested"] for line in lines)
+    made = make_compressor("xcompress", byte_tokenizer(), {"model": tiny_model(), "target": (reader := tiny_model())})
+    assert made.reader is reader
+    assert (made.candidates, made.compressor.alpha, made.compressor.tokenizer is not None) == (5, 0.0, True)
 
 
 def test_a_model_of_another_kind_is_refused_by_name(call, generator):
@@ -135,6 +184,19 @@ def test_J01_a_file_is_gone_on_with_byte_for_byte(call, tmp_path):
     before = cut.stat().st_mtime_ns
     assert call("--out", str(cut))[0] == 0
     assert cut.stat().st_mtime_ns == before
+
+
+def test_rows_that_failed_stay_failed_and_the_exit_code_says_so(call, tmp_path):
+    out = tmp_path / "out.jsonl"
+    given = b'{"question"\n' + json.dumps({**ROWS[0], "id": "line 4"}).encode() + b"\n\n[]\n"
+    assert call("--out", str(out), "--lenient", given=given[: given.rindex(b"[")])[0] == 1
+    code, _, said = call("--out", str(out), "--lenient", given=given)
+    assert code == 1
+    assert "2 rows failed" in said
+    before = out.read_bytes()
+    assert [json.loads(line)["id"] for line in before.splitlines()] == [None, "line 4", None]
+    assert call("--out", str(out), "--lenient", given=given)[0] == 1
+    assert out.read_bytes() == before
 
 
 def test_J03_other_settings_documents_or_files_are_refused(call, tmp_path):

@@ -87,6 +87,11 @@ def test_what_fits(last, budget, expected):
     assert found.status == ("ok" if expected else "too_small")
 
 
+@pytest.mark.parametrize(("budget", "expected"), [(2, ["?A"]), (3, ["?A "]), (1, ["?"])])
+def test_white_space_that_ends_a_passage_is_cut_off_before_a_sentence_is(budget, expected):
+    assert [unit.text for unit in rerank(scorer=Table({"?A ": 1.0}))("?", ["11 ", "?A "], budget).units] == expected
+
+
 def test_a_whole_passage_may_follow_the_one_cut():
     found = rerank()("?", [A, B, C], 15)
     assert [(u.text, u.sources) for u in found.units] == [("Ccccc cccc.", ("1.0",)), ("Ff.", ("2.0",))]

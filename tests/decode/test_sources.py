@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from ragjax.compress.compact import CompAct
+from ragjax.compress.ecr import ECR
 from ragjax.compress.favicomp import FaviComp
 from ragjax.compress.geometry import sps_subspace
 from ragjax.decode import buckets, loop
@@ -22,6 +23,7 @@ from ragjax.decode.text import generate, perplexity
 from ragjax.evals.reader import Reader
 from ragjax.models import t5
 from ragjax.models.cache import SuffixCache, suffix_shape
+from ragjax.retrieve.scorers import BM25
 from ragjax.testing import byte_tokenizer, tiny_model, tiny_t5
 from tests.oracle import PLAIN, as_prompt, decode, log_softmax, some_sources, source_pair, tokens_of
 
@@ -216,6 +218,7 @@ def test_B04_a_unigram_vocabulary_does_not_find_its_special_tokens_in_a_text(sha
 CAUSAL = {
     "FaviComp": lambda lm: FaviComp(compressor=tiny_model(), target=lm),
     "CompAct": lambda lm: CompAct(lm=lm),
+    "a writer of clusters": lambda lm: ECR(tokenizer=lm.tokenizer, scorer=BM25(), writer=lm),
     "a reader": lambda lm: Reader(lm=lm),
     "a chat": lambda lm: generate(lm, [{"role": "user", "content": "Hello"}]),
     "perplexity": lambda lm: perplexity(lm, "a text"),

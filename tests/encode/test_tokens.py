@@ -95,6 +95,14 @@ def test_what_is_no_text_is_refused(text):
         tokenize(MODELS["bert"], ["fine", text])
 
 
+def test_one_text_in_the_place_of_several_is_refused():
+    """Its characters are no texts."""
+    for read in (tokenize, tokenize_with_places):
+        with pytest.raises(ValueError, match="texts are a list of strings, got the one string 'the cat'"):
+            read(MODELS["bert"], "the cat")
+        assert len(read(MODELS["bert"], np.array(["the", "cat"]))) == 2
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_A16_places_of_marks_joiners_and_scripts_are_exact(family):
     (found,) = tokenize_with_places(MODELS[family], [ODD])

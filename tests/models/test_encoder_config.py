@@ -106,6 +106,16 @@ def test_absent_labels_are_two():
     raw = {key: value for key, value in BERT.items() if key != "id2label"}
     assert parse_config(raw).labels == ("LABEL_0", "LABEL_1")
     assert len(parse_config(raw | {"num_labels": 5}).labels) == 5
+    assert len(parse_config(raw | {"_num_labels": 3}).labels) == 3
+
+
+@pytest.mark.parametrize("key", ["num_labels", "_num_labels"])
+def test_a_number_of_labels_says_nothing_without_a_head(key):
+    bare = BERT | {"architectures": ["BertModel"]}
+    assert parse_config(bare | {key: 7}) == parse_config(bare)
+    assert parse_config(BERT | {key: 3}) == parse_config(BERT)
+    with pytest.raises(ValueError, match="not a name for each id from 0 to 3"):
+        parse_config(BERT | {key: 4})
 
 
 @pytest.mark.parametrize(
@@ -120,7 +130,6 @@ def test_absent_labels_are_two():
         (BERT, {"num_attention_heads": 5}, "hidden_size 48 is not a multiple of 5 heads"),
         (BERT, {"embedding_size": 24}, "embedding_size is 24; this attribute is not known"),
         (BERT, {"id2label": {"0": "a", "2": "b"}}, "not a name for each id from 0 to 1"),
-        (BERT, {"num_labels": 4}, "not a name for each id from 0 to 3"),
         (BERT, {"layer_norm_eps": None}, "layer_norm_eps is missing"),
         (ROBERTA, {"pad_token_id": -1}, "pad_token_id is -1"),
         (ROBERTA, {"max_position_embeddings": 2}, "max_position_embeddings is 2, and the first position is 2"),

@@ -98,7 +98,7 @@ def test_prefix_or_none_older_norms_and_extras_of_pretraining(tmp_path, family, 
     [
         (None, "classifier.weight"),
         ("token", "classifier.dense.weight"),
-        ("sequence", "roberta.pooler.dense.weight"),
+        ("sequence", "roberta.dense.weight"),
         ("token", "roberta.encoder.layer.7.output.dense.bias"),
     ],
 )
@@ -110,6 +110,19 @@ def test_a_tensor_that_nobody_asked_for_is_refused(head, extra):
     }
     with pytest.raises(ValueError, match=rf"tensor {extra} \[48\] fills no leaf"):
         ledger_of(cfg, tensors | {extra: TensorInfo((48,), "float32")})
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_pooler_is_left_alone_where_the_head_reads_none(family):
+    """As older files of RoBERTa have it; the sequence heads of BERT and DeBERTa read theirs, wherever it lies."""
+    cfg = tiny_encoder_config(family, "sequence", num_layers=1)
+    params = random_encoder_params(cfg)
+    tensors = {name: TensorInfo(value.shape, "float32") for name, value in disk_tensors(cfg, params).items()}
+    prefix = {"bert": "bert.", "deberta-v2": ""}.get(family, "roberta.")
+    extra = {f"{prefix}pooler.dense.weight": TensorInfo((48, 48), "float32")}
+    reads = family in ("bert", "deberta-v2")
+    assert (set(extra) <= set(tensors)) == reads
+    assert ledger_of(cfg, tensors | extra).skipped == (() if reads else tuple(extra))
 
 
 def test_A16_rows_beyond_the_tokenizer_are_kept_and_its_class_is_recorded(tmp_path):

@@ -13,7 +13,8 @@ from safetensors.numpy import load_file, save_file
 from ragjax import hub
 from ragjax.testing import byte_tokenizer, disk_tensors, random_params, raw_config, tiny_config, write_checkpoint
 from ragjax.weights.opening import open_published
-from ragjax.weights.safetensors_reader import open_safetensors
+from ragjax.weights.safetensors_reader import SAFETENSORS
+from ragjax.weights.shards import open_weights
 
 CONFIG = tiny_config()
 SHARDS = ("model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors", "model-00003-of-00003.safetensors")
@@ -58,7 +59,7 @@ def test_A19_each_dtype_is_read_bit_for_bit(tmp_path, dtype):
     stored = np.random.default_rng(0).integers(0, 2**16, 96, dtype=np.uint16)
     stored = stored.view(ml_dtypes.bfloat16) if dtype is ml_dtypes.bfloat16 else stored.astype(dtype)
     save_file({"x": stored.reshape(8, 12)}, tmp_path / "model.safetensors")
-    source = open_safetensors(tmp_path)
+    source = open_weights(tmp_path, SAFETENSORS)
     read = source.read("x", np.dtype(dtype))
     assert source.tensors["x"].dtype == read.dtype.name == np.dtype(dtype).name
     assert read.tobytes() == stored.tobytes()
@@ -148,10 +149,10 @@ def test_two_sets_of_weights_in_one_folder_are_refused(tmp_path, tensors):
     assert "keep one of them" in refusal(tmp_path)
 
 
-def test_a_folder_without_safetensors_says_what_it_holds(tmp_path):
+def test_a_folder_without_weights_says_what_it_holds(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(raw_config(CONFIG)))
-    (tmp_path / "pytorch_model.bin").touch()
-    assert "it holds pytorch_model.bin" in refusal(tmp_path, FileNotFoundError)
+    (tmp_path / "consolidated.00.pth").touch()
+    assert "it holds consolidated.00.pth" in refusal(tmp_path, FileNotFoundError)
 
 
 def test_a_folder_without_config_says_so(tmp_path):

@@ -276,8 +276,12 @@ def _spellings(word: str) -> tuple[str, ...]:
 
 
 def _first_tokens(model: Any, yes: Sequence[str], no: Sequence[str]) -> tuple[list[int], list[int]]:
-    """The tokens that begin the spellings of each of two answers, without those that begin both."""
-    begun = [{encode_alone(model.tokenizer, text)[0] for text in texts} for texts in (yes, no)]
+    """The tokens that begin two answers, each in some spellings, without those that begin both.
+
+    Of an answer with spellings that are one token, these alone count: the first of several begins other words too.
+    """
+    spelled = [[encode_alone(model.tokenizer, text) for text in texts] for texts in (yes, no)]
+    begun = [{ids[0] for ids in own if len(ids) == 1} or {ids[0] for ids in own} for own in spelled]
     own = [sorted(begun[0] - begun[1]), sorted(begun[1] - begun[0])]
     if not all(own):
         raise ValueError(f"the tokenizer of {model.name} begins {yes[0]!r} and {no[0]!r} with the same token")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import softmax
+from transformers import PreTrainedTokenizerFast
 
 from ragjax.cite import AskYesNo, ClaimTooLong, Classifier, Remembered, TrueT5, make_judge
 from ragjax.cite.judges import judge_kind
@@ -14,6 +15,7 @@ from ragjax.decode.engine import next_log_probs
 from ragjax.decode.text import generate
 from ragjax.encode import NonFinite, classify
 from ragjax.encode.batches import read_rows
+from ragjax.hub import load_vocabulary
 from ragjax.testing import (
     byte_tokenizer,
     random_encoder_params,
@@ -455,3 +457,18 @@ def test_a_name_that_is_no_judge_is_refused(name, settings, words, folders):
         make_judge("./nothing/here")
     with pytest.raises(ValueError, match="the judge 'lexical' has no mode"):
         make_judge("lexical", mode="windows")
+
+
+def test_an_answer_that_is_one_token_is_not_looked_for_in_the_beginning_of_another(smollm2):
+    judge = AskYesNo(dataclasses.replace(tiny_model(), tokenizer=load_vocabulary(smollm2).tokenizer))
+    yes, no = (judge.lm.tokenizer.batch_decode([[i] for i in ids]) for ids in judge._answers)
+    assert sorted(yes) == [" Yes", " yes", "Yes", "yes"]  # "YES" is "Y" and "ES".
+    assert sorted(no) == [" NO", " No", " no", "NO", "No", "no"]
+
+
+@pytest.mark.shared
+def test_true_begins_its_answers_as_the_real_vocabulary_does(shared):
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(shared / "models" / "t5-small-tokenizer.json"))
+    judge = TrueT5(dataclasses.replace(tiny_t5(), tokenizer=tokenizer))
+    # "0" is written as a space and a zero.
+    assert [tokenizer.convert_ids_to_tokens(ids) for ids in judge._answers] == [["\u25811"], ["\u2581"]]

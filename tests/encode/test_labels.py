@@ -79,6 +79,12 @@ def test_a_word_longer_than_a_window_is_cut_inside():
     assert windows(np.array([], int), 4, 0) == []
 
 
+def test_what_two_windows_read_goes_half_to_each():
+    """Of an odd number, the larger half to the first."""
+    assert windows(np.arange(10), 6, 2) == [(0, 6, 0), (4, 10, 5)]
+    assert windows(np.arange(10), 6, 3) == [(0, 6, 0), (3, 9, 5), (6, 10, 8)]
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_B01_labels_do_not_depend_on_batch_order_or_company(family):
     model = tiny_encoder(family, "token", num_layers=1, max_positions=64)

@@ -15,6 +15,12 @@ WORDS = ["the", "cat", "was", "in", "the", "house", "and", "is", "seen", "of", "
 GENERATOR = np.random.default_rng(0)
 TEXTS = [" ".join(GENERATOR.choice(WORDS, n)) for n in (3, 60, 1, 9, 25, 40, 2, 100, 12)]
 PAIRS = TEXTS, TEXTS[::-1]
+HUNDRED = GENERATOR.choice(["the", "of", "and", "in", "is", "was", "to"], 100)
+
+
+def words(count):
+    """The first of a hundred words that are a sub-word each, in no order that comes again."""
+    return " ".join(HUNDRED[:count])
 
 
 def their_inputs(pair, *texts):
@@ -86,19 +92,19 @@ def test_few_programs_compile_and_none_twice():
 
 def test_what_does_not_fit_is_cut_and_counted():
     model = tiny_encoder("bert", num_layers=1, max_positions=64)
-    found = embed(model, ["the", "the " * 62, "the " * 100])
+    found = embed(model, ["the", words(62), words(100)])
     assert found.truncated.tolist() == [0, 0, 38]
     np.testing.assert_allclose(found.vectors[2], found.vectors[1], atol=1e-6)
-    assert embed(model, ["the " * 100], max_length=12).truncated.tolist() == [90]
+    assert embed(model, [words(100)], max_length=12).truncated.tolist() == [90]
 
 
 @pytest.mark.parametrize("family", ["bert", "xlm-roberta"])
 def test_of_a_pair_only_the_text_that_is_named_is_cut(family):
     model = tiny_encoder(family, "sequence", num_layers=1, max_positions=64)
     room = 61 if family == "bert" else 60
-    short, fits, long = "the cat", "of " * (room - 4), "of " * 100
+    short, long = "the cat", words(100)
     whole = len(model.tokenizer(short, add_special_tokens=False)["input_ids"])
-    fits = "of " * (room - whole)
+    fits = words(room - whole)
     second = classify(model, [short] * 2, [fits, long])
     assert second.truncated.tolist() == [0, 100 + whole - room]
     np.testing.assert_allclose(second.logits[1], second.logits[0], atol=1e-5)

@@ -81,6 +81,11 @@ def test_B04_text_that_spells_a_special_token_stays_text(family):
     assert covered_by(found.places) == solid(text)
 
 
+def test_B04_a_spelling_is_read_letter_by_letter_where_the_vocabulary_can():
+    (ids,) = tokenize(MODELS["bert"], ["a [SEP]"])
+    assert MODELS["bert"].tokenizer.convert_ids_to_tokens(list(ids)) == ["a", "[", "s", "##e", "##p", "]"]
+
+
 def test_a_spelling_without_an_unknown_token_is_refused():
     tokenizer = encoder_tokenizer("xlm-roberta")
     tokenizer.unk_token = None

@@ -20,6 +20,9 @@ _HEADINGS = {
     "reattribution_rate": "re-attri-\nbuted",
     "share_citing": "citing",
 }
+QUALITY = ("str_em", "rouge_l", "answer_f1", "evidence_f1")
+"""The measures of answer quality that a table has room for; the summary and the report have all."""
+
 _NOTHING: Mapping[str, Any] = {"value": None, "low": None, "high": None}
 
 CAPTION = (
@@ -36,7 +39,7 @@ def make_frontier_table(summary: Row, name: str) -> Table:
     table = Table(title=f"{name}: citations on {describe_n(points)} questions", caption=CAPTION)
     table.caption_justify, table.title_justify = "left", "left"
     table.add_column("Method", min_width=10)
-    names = {**_HEADINGS, **{key: key.replace("_", " ") for key in quality_of(points)}}
+    names = {**_HEADINGS, **{key: key.replace("_", "\n") for key in quality_of(points) if key in QUALITY}}
     columns = [*BUDGETS, *(Column(heading, partial(find, key), 100) for key, heading in names.items())]
     for column in columns:
         table.add_column(column.heading, justify="right")

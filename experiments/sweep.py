@@ -288,8 +288,11 @@ def report(
     if show:
         show_texts(finished.rows, show, console)
     in_order = {hashes[label]: summary["points"][hashes[label]] for label in study.labels}
-    tabulate = make_frontier_table if study.cites else make_table
-    console.print(tabulate({"points": in_order}, study.name))
+    if study.cites:
+        for name, of in by_sample(study, in_order).items():
+            console.print(make_frontier_table({"points": of}, f"{study.name}, {name}"))
+    else:
+        console.print(make_table({"points": in_order}, study.name))
     if study.config.published is not None:
         measured = [
             (point, summary["points"][hashes[label]]) for point, label in zip(study.points, study.labels, strict=True)
@@ -310,6 +313,14 @@ def report(
     lines += [f"programs: {describe_programs()}", f"results in {study.folder}"]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def by_sample(study: Study, summaries: Mapping[str, Row]) -> dict[str, dict[str, Row]]:
+    """The summaries of the points over each data set, by its name; they are in the points' order."""
+    found: dict[str, dict[str, Row]] = {}
+    for point, (hash_, summary) in zip(study.points, summaries.items(), strict=True):
+        found.setdefault(point.dataset or point.data, {})[hash_] = summary
+    return found
 
 
 def summarize_study(study: Study, finished: Finished, hashes: Mapping[str, str]) -> Row:

@@ -42,12 +42,13 @@ def summarize_frontier(rows: Sequence[Row], timings: Sequence[Row], pairs: Seque
     }
 
 
-def exclude(rows: Sequence[Row]) -> dict[str, list[str]]:
-    """The questions that failed at some point, each with the points and the reasons."""
-    found: dict[str, list[str]] = {}
+def exclude(rows: Sequence[Row]) -> dict[str, Row]:
+    """The questions that failed at some point: their id, and the points with the reasons."""
+    found: dict[str, Row] = {}
     for row in rows:
         if is_failed(row):
-            found.setdefault(row["item"], []).append(f"{row['point']}: {row['status']}")
+            reasons = found.setdefault(row["item"], {"id": row["id"], "reasons": []})["reasons"]
+            reasons.append(f"{row['point']}: {row['status']}")
     return found
 
 

@@ -12,24 +12,27 @@ from experiments.table import BUDGETS, Column, format_cell
 from ragjax.evals.run import Row
 
 _HEADINGS = {
-    "generated_precision": "P\ngenerated",
-    "generated_recall": "R\ngenerated",
-    "grounded_precision": "P\ngrounded",
-    "grounded_recall": "R\ngrounded",
-    "laundering": "P gen.\n- ground.",
-    "reattribution_rate": "re-attri-\nbuted",
-    "share_citing": "citing",
+    "generated_precision": "P gen.",
+    "generated_recall": "R gen.",
+    "grounded_precision": "P src.",
+    "grounded_recall": "R src.",
+    "laundering": "gap P",
+    "reattribution_rate": "re-\nattr.",
+    "share_citing": "cites",
 }
+_BARE = ("reattribution_rate", "share_citing")
+"""Shown without their interval, for want of room."""
+
 QUALITY = ("str_em", "rouge_l", "answer_f1", "evidence_f1")
 """The measures of answer quality that a table has room for; the summary and the report have all."""
 
 _NOTHING: Mapping[str, Any] = {"value": None, "low": None, "high": None}
 
 CAPTION = (
-    "All from 0 to 100. P, R: precision and recall of citations, against the units that were shown (generated) and "
-    "against the source sentences they lead to (grounded). Re-attributed: of the units without a declared source, "
-    "those for which one was found. Citing: answers with a citation. Below each value its 95 % bootstrap interval over "
-    "questions."
+    "All from 0 to 100. Achieved: percent of the documents' tokens. P, R: precision and recall of citations, against "
+    "the units that were shown (gen.) and the source sentences they lead to (src.); gap P: the one less the other. "
+    "Re-attr.: of the units without a declared source, those for which one was found. Cites: answers with a citation. "
+    "Below each value its 95 % bootstrap interval over questions."
 )
 
 
@@ -40,7 +43,7 @@ def make_frontier_table(summary: Row, name: str) -> Table:
     table.caption_justify, table.title_justify = "left", "left"
     table.add_column("Method", min_width=10)
     names = {**_HEADINGS, **{key: key.replace("_", "\n") for key in quality_of(points) if key in QUALITY}}
-    columns = [*BUDGETS, *(Column(heading, partial(find, key), 100) for key, heading in names.items())]
+    columns = [BUDGETS[1], *(Column(heading, partial(find, key), 100) for key, heading in names.items())]
     for column in columns:
         table.add_column(column.heading, justify="right")
     for point in points:
@@ -51,7 +54,8 @@ def make_frontier_table(summary: Row, name: str) -> Table:
 
 def find(key: str, point: Row) -> Mapping[str, Any]:
     """A point's interval of one score, or none."""
-    return point["frontier"].get(key) or _NOTHING
+    found = point["frontier"].get(key) or _NOTHING
+    return {**found, "low": None, "high": None} if key in _BARE else found
 
 
 def quality_of(points: list[Row]) -> list[str]:
@@ -72,7 +76,7 @@ def describe_frontier(summary: Row) -> list[str]:
     if "excluded" not in summary:
         return []
     lines = [f"judged by {', '.join(summary['judges'])}; citations by {', '.join(summary['citers'])}"]
-    excluded = summary["excluded"]
+    excluded = [one["id"] for one in summary["excluded"].values()]
     lines.append(f"questions left out of every point because one failed: {', '.join(excluded) or 'none'}")
     few = few_citations(summary)
     if few:

@@ -16,15 +16,23 @@ FILE = "sources.jsonl"
 
 
 def write_sources(
-    folder: epath.Path, points: Sequence[Experiment], data: Mapping[Source, LoadedExamples]
+    folder: epath.Path,
+    points: Mapping[str, Experiment],
+    data: Mapping[Source, LoadedExamples],
+    rows: Sequence[Mapping[str, Any]],
 ) -> epath.Path:
-    """Write `sources.jsonl`: the questions of all points, each once, whole or not at all."""
-    rows: dict[tuple, dict[str, Any]] = {}
-    for point in points:
-        for example in data[source_of(point)].examples[: point.limit]:
-            rows.setdefault((point.data, point.dataset, example.id), as_source(example, point))
+    """Write `sources.jsonl`: every question that some row is about, once, whole or not at all.
+
+    `points` are those of the study by label, `rows` those of its run.
+    """
+    examples = {source: {example.id: example for example in loaded.examples} for source, loaded in data.items()}
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        if row["item"] not in found:
+            point = points[row["point"]]
+            found[row["item"]] = {"item": row["item"], **as_source(examples[source_of(point)][row["id"]], point)}
     path, partial = folder / FILE, folder / f".{FILE}.partial"
-    partial.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows.values()))
+    partial.write_text("".join(json.dumps(source, ensure_ascii=False) + "\n" for source in found.values()))
     return partial.replace(path)
 
 
@@ -33,7 +41,7 @@ def as_source(example: Example, point: Experiment) -> dict[str, Any]:
     documents = example.documents[: point.top_k]
     sentences = split_sentences(documents)
     return {
-        "item": example.id,
+        "id": example.id,
         "question": example.question,
         "dataset": point.dataset or example.meta.get("dataset"),
         "data": point.data,

@@ -282,7 +282,7 @@ def report(
     hashes = {row["point"]: row["settings"] for row in finished.rows}
     summary = summarize_study(study, finished, hashes)
     if study.cites:
-        write_sources(study.folder, study.points, data)
+        write_sources(study.folder, dict(zip(study.labels, study.points, strict=True)), data, finished.rows)
     summary["skipped_rows"] = [asdict(row) for loaded in data.values() for row in loaded.skipped]
     write_json(study.folder / "summary.json", summary)
     if show:

@@ -95,7 +95,7 @@ def telling_fields(peers: Sequence[Experiment]) -> list[str]:
     telling = [name for name in varied if name == "alpha" or tells(peers, name)]
     if "dataset" not in telling:
         return telling
-    told = {name for name in ("data", "split", "golds") if follows(peers, "dataset", name)}
+    told = {name for name in ("data", "split", "golds", "top_k") if follows(peers, "dataset", name)}
     return [name for name in telling if name not in told]
 
 

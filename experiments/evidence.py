@@ -13,11 +13,13 @@ from typing import Any, Protocol
 
 from experiments.experiment import Experiment
 from experiments.methods import METHODS
-from ragjax.compress.base import Budget, Compressed, Trace
+from ragjax.compress.base import Budget, Compressed, Trace, Unit
+from ragjax.compress.units import document_unit
 from ragjax.compress.writing import fit_written
 from ragjax.data.overlap import matching_documents
 from ragjax.data.records import Document, Example
 from ragjax.evals.run import Row, Tell
+from ragjax.retrieve.sentences import split_sentences
 from ragjax.runtime import CompileClock
 
 DIGITS = 6
@@ -27,12 +29,13 @@ DIGITS = 6
 class Evidence:
     """What one method shows the reader for one question, its columns, and the number of tokens it decoded.
 
-    `context` is a compressed text, whole documents, or None for nothing.
+    `context` is a compressed text, whole documents, or None for nothing; `units` are what can be cited of it.
     """
 
     context: str | tuple[Document, ...] | None
     columns: Mapping[str, Any]
     generated: int = 0
+    units: tuple[Unit, ...] = ()
 
 
 class Maker(Protocol):
@@ -107,7 +110,7 @@ class Decoding:
             "traces": [],
             "notes": [],
         }
-        return Evidence(shown or None, columns)
+        return Evidence(shown or None, columns, units=as_units(example, shown) if point.task == "cite" else ())
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,13 @@ class Fitting:
         return evidence, [charge("compress", clock, p, 1.0, tokens, len(examples)) for p in points]
 
 
+def as_units(example: Example, shown: Sequence[Document]) -> tuple[Unit, ...]:
+    """Documents of an example as units that declare all their sentences."""
+    sentences = split_sentences(example.documents)
+    places = [n for n, document in enumerate(example.documents) if any(document is one for one in shown)]
+    return tuple(document_unit(example.documents, n, sentences) for n in places if example.documents[n].text.strip())
+
+
 def as_evidence(parts: Sequence[Compressed], count: Callable[[str], int]) -> Evidence:
     """The evidence of one text, or of several joined by newlines; the worst status stands for all."""
     texts = [part.text for part in parts if part.text.strip()]
@@ -145,7 +155,8 @@ def as_evidence(parts: Sequence[Compressed], count: Callable[[str], int]) -> Evi
         "traces": [trace_columns(part.trace) for part in parts if part.trace is not None],
         "notes": list(dict.fromkeys(note for part in parts for note in part.notes)),
     }
-    return Evidence(joined if texts else None, columns, decoded_tokens(parts))
+    units = tuple(unit for part in parts for unit in part.units)
+    return Evidence(joined if texts else None, columns, decoded_tokens(parts), units)
 
 
 def decoded_tokens(texts: Iterable[Compressed]) -> int:

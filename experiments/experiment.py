@@ -26,7 +26,9 @@ from ragjax.evals.demonstrations import NUMBER
 from ragjax.evals.normalize import NORMALIZERS
 from ragjax.evals.reader import ORDERS
 
-MODEL_FIELDS = ("compressor", "target", "reader", "encoder")
+MODEL_FIELDS = ("compressor", "target", "reader", "encoder", "judge")
+LEXICAL = "lexical"
+"""The judge that is no model."""
 SOURCE_FIELDS = ("data", "dataset", "split", "golds", "lenient")
 
 CHOICES = {
@@ -46,10 +48,13 @@ CHOICES = {
     "rho": RHOS,
     "similarity": ("cosine", "dot"),
     "last": ("cut", "whole"),
+    "citer": ("model", "posthoc"),
+    "premises": ("truncate", "windows"),
+    "counting": ("strict", "alce"),
 }
 MINIMA = {"max_new": 1, "reader_max_new": 1, "top_k": 1, "limit": 1, "batch": 1, "temperature": 0, "alpha": 0}
 MINIMA |= {"reader_temperature": 0, "seed": 0, "shots": 0, "candidates": 1, "candidate_temperature": 0, "draw": 0}
-MINIMA |= {"most": 1, "dynamic": 0, "near": 0}
+MINIMA |= {"most": 1, "dynamic": 0, "near": 0, "tau": 0}
 MINIMA |= {"segment": 1, "iterations": 1, "calibration": 2, "long_window": 1, "long_stride": 1}
 CANDIDATE_KNOBS = ("candidate_temperature", "candidate_penalty")
 SHARES = {"energy": True, "share": False, "top_p": True}
@@ -73,6 +78,11 @@ class Experiment:
     apart from those it could share its work with, for a latency of its own. `lenient` leaves out rows that cannot be
     read, and lists them, where otherwise the first is an error. `limit`, `batch`, `out`, `alone` and `lenient` define
     no row.
+
+    The `task` "answer" asks for an answer in a few words, "cite" for a paragraph that cites its evidence: the reader
+    cites ("model"), or each sentence is given its likest unit ("posthoc") by the `citer`. The `judge` says whether
+    evidence entails a statement, from the probability `tau` on: "lexical", or a model. `premises` says what becomes of
+    evidence too long for it, `counting` how citations that lead nowhere count.
 
     What scores passages and sentences is `scorer`: "bm25", or the model `encoder` as a "bi_encoder" (compared by
     `similarity`) or a "cross_encoder". `last` says what becomes of the last passage that a budget has room for, `most`
@@ -112,6 +122,12 @@ class Experiment:
     split: str | None = None
     golds: str | None = None
     top_k: int = 5
+    task: str | None = "answer"
+    citer: str | None = "model"
+    judge: str | None = LEXICAL
+    tau: float | None = 0.5
+    premises: str | None = "truncate"
+    counting: str | None = "strict"
     scorer: str | None = "bm25"
     encoder: str | None = "all-minilm-l6-v2"
     similarity: str | None = "cosine"
@@ -158,7 +174,7 @@ class Experiment:
             value = getattr(self, name)
             if value is not None and not value >= least:
                 raise ValueError(f"{name} is {value}; it is at least {least}")
-        for name in ("alpha", "near", "dynamic"):
+        for name in ("alpha", "near", "dynamic", "tau"):
             if getattr(self, name) is not None and getattr(self, name) > 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it is at most 1")
         for name, closed in SHARES.items():

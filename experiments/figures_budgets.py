@@ -7,7 +7,7 @@ requested one.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from experiments.panels import COLOURS, explain, numbers, panels
+from experiments.panels import COLOURS, draw_intervals, explain, label_lengths, panels
 from experiments.results import Result, by_dataset
 
 if TYPE_CHECKING:
@@ -59,9 +59,7 @@ def draw_family(axis: "Axes", results: Sequence[Result], methods: Mapping[str, S
     for n, (title, of) in enumerate(methods.items()):
         draw_method(axis, title, of, COLOURS[n], 1 + _DODGE * (n - (len(methods) - 1) / 2))
     axis.legend(fontsize=6.5, frameon=False, loc="best")
-    axis.set_xscale("log", base=2)
-    axis.set_xticks([2, 5, 10, 25, 50, 100], ["2", "5", "10", "25", "50", "100"])
-    axis.set_xlabel("achieved, % of the documents' tokens", fontsize=8)
+    label_lengths(axis)
 
 
 def find_families(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
@@ -91,16 +89,6 @@ def draw_method(axis: "Axes", title: str, results: Sequence[Result], colour: str
     """One method over its achieved lengths times `shift`, with its intervals; what has no length has no place."""
     found = [(result.summary["budget"]["achieved"]["value"], result.summary["all"][METRIC]) for result in results]
     found = sorted((pair for pair in found if pair[0] and pair[1]["value"] is not None), key=lambda pair: pair[0])
-    value, low, high = (numbers([one[name] for _, one in found]) * 100 for name in ("value", "low", "high"))
-    axis.errorbar(
-        [100 * achieved * shift for achieved, _ in found],
-        value,
-        yerr=[value - low, high - value],
-        color=colour,
-        label=title,
-        marker="o",
-        markersize=3.5,
-        linewidth=1.2,
-        elinewidth=0.7,
-        capsize=2,
-    )
+    places = [100 * achieved * shift for achieved, _ in found]
+    bounds = [[one[name] for name in ("value", "low", "high")] for _, one in found]
+    draw_intervals(axis, places, bounds, color=colour, label=title)

@@ -6,8 +6,9 @@ from functools import cache, partial
 from typing import Any
 
 from experiments.choosing import SCORERS, Choosing
+from experiments.citing import CitingPipeline
 from experiments.evidence import Decoding, Fitting, Maker, alphas_of
-from experiments.experiment import Experiment
+from experiments.experiment import LEXICAL, Experiment
 from experiments.fitting import make_fitting
 from experiments.methods import FREE_FIELDS, METHODS, READ_WITH, SHARED_FIELDS
 from experiments.pipeline import Pipeline
@@ -17,6 +18,9 @@ from ragjax.data.files import LoadedExamples
 from ragjax.data.identity import content_hash
 from ragjax.evals.demonstrations import demonstrations
 from ragjax.evals.run import Group, Item, Point
+
+JUDGEMENTS = ".cache/judgements"
+"""Where models' judgements are kept, under the working directory."""
 
 
 def group_points(points: Sequence[Experiment]) -> list[list[int]]:
@@ -81,7 +85,8 @@ def as_item(example: Any, loaded: LoadedExamples) -> Item:
     """
     stated = {name: getattr(loaded, name) or example.meta.get(name) for name in ("dataset", "split")}
     source = {name: None if value is None else str(value) for name, value in stated.items()}
-    columns = {"question": example.question, "answers": list(example.answers), **source}
+    paper = {"paper": example.meta["paper_id"]} if example.meta.get("paper_id") else {}
+    columns = {"question": example.question, "answers": list(example.answers), **source, **paper}
     return Item(example.id, content_hash(example), columns)
 
 
@@ -97,8 +102,11 @@ def make_pipeline(
     models: Mapping[tuple[str, str], Any],
     parts: Library,
     calibration: Mapping[int, tuple[Any, ...]],
-) -> Pipeline:
-    """The work of one group: its maker, its reader and, where that is another model, what measures perplexity."""
+) -> Pipeline | CitingPipeline:
+    """The work of one group: its maker, its reader and, where that is another model, what measures perplexity.
+
+    Where answers cite their evidence, what judges the citations stands in the place of that.
+    """
     first = points[0]
     reader = models[first.reader, first.dtype]
     measuring = next((models[point.target, point.dtype] for point in points if point.target), reader)
@@ -106,14 +114,29 @@ def make_pipeline(
     reading = {"max_new": first.reader_max_new, "temperature": first.reader_temperature, "seed": first.seed or 0}
     shots = demonstrations(first.dataset, first.shots) if first.shots else ()
     make_reader = partial(parts.reader, shots=shots, **settings)
+    maker = make_maker(points, models, parts, calibration, **settings)
+    if first.task == "cite":
+        role = {"model": "cite", "posthoc": "write"}[first.citer]
+        cited = make_reader(lm=reader, order=first.reader_order or "question_first", role=role, **reading)
+        return CitingPipeline(tuple(points), examples, maker, cited, make_judge(first, models, parts), parts.quality)
     return Pipeline(
         points=tuple(points),
         examples=examples,
-        maker=make_maker(points, models, parts, calibration, **settings),
+        maker=maker,
         reader=make_reader(lm=reader, order=first.reader_order or "question_first", **reading),
         scorer=None if measuring.fingerprint == reader.fingerprint else make_reader(lm=measuring),
         count_measured=partial(parts.count_tokens, measuring.tokenizer),
     )
+
+
+def make_judge(point: Experiment, models: Mapping[tuple[str, str], Any], parts: Library) -> Any:
+    """What says whether evidence entails a statement; what a model said is kept, for other points and runs."""
+    if point.judge == LEXICAL:
+        return parts.judge(LEXICAL)
+    model = models[point.judge, point.dtype]
+    # The parameters that are loaded already are found again; a classifier alone cuts evidence by a mode.
+    settings = {"mode": point.premises} if hasattr(model, "labels") else {}
+    return parts.judge(point.judge, dtype=model.dtype, folder=JUDGEMENTS, **settings)
 
 
 def make_maker(

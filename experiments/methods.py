@@ -10,7 +10,7 @@ from typing import Any
 EXECUTION_FIELDS = ("limit", "batch", "out", "alone", "lenient")
 ALWAYS = frozenset({"method", "data", "dataset", "split", "prompt_format", "prompts", *EXECUTION_FIELDS})
 
-READING = frozenset({"reader", "reader_max_new", "reader_temperature", "shots", "normalizer", "top_k", "dtype"})
+READING = frozenset({"task", "reader", "reader_max_new", "reader_temperature", "shots", "normalizer", "top_k", "dtype"})
 SHOWING = READING | {"target", "reader_order"}
 WRITING = SHOWING | {"max_new", "budget", "temperature", "top_p", "repetition_penalty"}
 FITTING = SHOWING | {"budget"}
@@ -20,6 +20,7 @@ SPS = frozenset({"subspace", "energy", "pooling", "layer", "first_token"})
 LONGPPL = frozenset({"long_window", "long_stride"})
 
 READ_WITH: Mapping[str, Mapping[str, frozenset[str]]] = {
+    "task": {"answer": frozenset(), "cite": frozenset({"citer", "judge", "tau", "premises", "counting"})},
     "scorer": {
         "bm25": frozenset(),
         "bi_encoder": frozenset({"encoder", "similarity"}),
@@ -133,8 +134,8 @@ def models_of(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def kind_of(values: Mapping[str, Any], field: str) -> str:
-    """What kind of model a model field names: "causal", "encoder" or "encoder-decoder"."""
-    if field == "encoder":
-        return "encoder"
+    """What kind of model a model field names: "causal", "encoder", "encoder-decoder" or "any"."""
+    if field in ("encoder", "judge"):
+        return "encoder" if field == "encoder" else "any"
     compressors = {"recomp_abstractive": "encoder-decoder", "llmlingua2": "encoder"}
     return compressors.get(values["method"], "causal") if field == "compressor" else "causal"

@@ -1,7 +1,7 @@
 """What all figures share: panels of one look, colours, one legend above them."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -47,6 +47,24 @@ def explain(figure: "Figure", axes: "Sequence[Axes]", note: str = "bands and err
         figure.set_figheight(figure.get_figheight() + 0.2 * -(-len(handles) // columns))
         figure.legend(handles.values(), handles, loc="outside upper center", ncols=columns, frameon=False, fontsize=8)
     figure.supxlabel(f"{note}: 95 % bootstrap intervals over questions", fontsize=7, color="#444444")
+
+
+def draw_intervals(
+    axis: "Axes", places: Sequence[float], bounds: Sequence[Sequence[float | None]], *, scale: float = 100, **style: Any
+) -> None:
+    """A line through values at some places, with error bars; `bounds`: value, low and high of each."""
+    value, low, high = (numbers(side) * scale for side in (zip(*bounds, strict=True) if bounds else ([], [], [])))
+    # A percentile interval need not hold its value.
+    below, above = np.clip(value - low, 0, None), np.clip(high - value, 0, None)
+    looks = {"marker": "o", "markersize": 3.5, "linewidth": 1.2, "elinewidth": 0.7, "capsize": 2, **style}
+    axis.errorbar(places, value, yerr=[below, above], **looks)
+
+
+def label_lengths(axis: "Axes", ticks: Sequence[float] = (2, 5, 10, 25, 50, 100)) -> None:
+    """The horizontal axis of achieved lengths, logarithmic, in percent of the documents' tokens."""
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.set_xlabel("achieved, % of the documents' tokens", fontsize=8)
 
 
 def numbers(values: Sequence[float | None]) -> np.ndarray:

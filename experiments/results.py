@@ -50,9 +50,13 @@ def read_results(folder: str | os.PathLike) -> list[Result]:
     Raises:
       FileNotFoundError: the folder holds no finished run.
     """
-    folder, points = epath.Path(folder), read_points(folder, "summary.json")
-    summaries = json.loads((folder / "summary.json").read_text())["points"]
+    points, summaries = read_points(folder, "summary.json"), read_summary(folder)["points"]
     return [Result(point["settings"], summaries[point["hash"]]) for point in points if point["hash"] in summaries]
+
+
+def read_summary(folder: str | os.PathLike) -> dict[str, Any]:
+    """The summary of a finished run."""
+    return json.loads((epath.Path(folder) / "summary.json").read_bytes())
 
 
 def read_points(folder: str | os.PathLike, needed: str) -> list[Mapping[str, Any]]:

@@ -14,7 +14,7 @@ from typing import Any
 from etils import epath
 
 from experiments.evidence import alphas_of
-from experiments.experiment import MODEL_FIELDS, SOURCE_FIELDS, Experiment, nearest
+from experiments.experiment import LEXICAL, MODEL_FIELDS, SOURCE_FIELDS, Experiment, nearest
 from experiments.methods import EXECUTION_FIELDS, METHODS, kind_of
 from ragjax.compress.prompts import DEFAULT_PROMPTS, PromptSet, read_prompts, texts_of
 from ragjax.data.catalog import find_split
@@ -28,6 +28,9 @@ from ragjax.evals.parts import digest
 WORDS = ("compress", "context", "read")
 """The roles of the prompt texts that the rows of every method may depend on."""
 
+CITING_WORDS = {"model": ("cite",), "posthoc": ("write",)}
+"""The role of the texts that the rows of a citer depend on."""
+
 OWN_WORDS = {"compact": "compact", "recomp_abstractive": "recomp"}
 """The role of the texts that one method's rows depend on, and no other's."""
 
@@ -38,7 +41,8 @@ class Library:
 
     `check` refuses, before anything is fetched whole, models that cannot be had or do not fit the memory; `vocabulary`
     reads of a model what `share_vocabulary` compares, and no weights. `named` finds a compressor or a scorer by its
-    name.
+    name, `judge` makes what says whether evidence entails a statement, `quality` scores an answer by the rules of its
+    dataset.
     """
 
     resolve: Callable[[str], Any]
@@ -53,17 +57,21 @@ class Library:
     selector: Callable[..., Any]
     calibrate: Callable[..., Any]
     named: Callable[[str], Any]
+    judge: Callable[..., Any]
+    quality: Callable[..., Any]
 
 
 def library() -> Library:
     """The parts themselves."""
     from ragjax import compressors
+    from ragjax.cite.judges import make_judge
     from ragjax.compress.compact import CompAct
     from ragjax.compress.favicomp import FaviComp
     from ragjax.compress.filters import calibrate_filter
     from ragjax.compress.select import Selector
     from ragjax.compress.xcompress import XCompress
     from ragjax.decode.prompt import count_tokens
+    from ragjax.evals.quality import answer_quality
     from ragjax.evals.reader import Reader
     from ragjax.hub import load, load_vocabulary, resolve
     from ragjax.memory import check_models
@@ -81,6 +89,8 @@ def library() -> Library:
         selector=Selector,
         calibrate=calibrate_filter,
         named=partial(getattr, compressors),
+        judge=make_judge,
+        quality=answer_quality,
     )
 
 
@@ -210,10 +220,15 @@ def check_documents(point: Experiment, loaded: LoadedExamples) -> None:
         )
 
 
+def models_of(point: Experiment) -> dict[str, str]:
+    """The models that a point names, by field."""
+    named = {field: getattr(point, field) for field in MODEL_FIELDS}
+    return {field: name for field, name in named.items() if name is not None and (field, name) != ("judge", LEXICAL)}
+
+
 def model_names(points: Sequence[Experiment]) -> list[tuple[str, str]]:
     """The distinct (name, dtype) of all models that the points read."""
-    pairs = [(getattr(point, field), point.dtype) for point in points for field in MODEL_FIELDS]
-    return list(dict.fromkeys(pair for pair in pairs if pair[0] is not None))
+    return list(dict.fromkeys((name, point.dtype) for point in points for name in models_of(point).values()))
 
 
 def check_models(points: Sequence[Experiment], check: Callable[[Sequence[tuple[str, Any, str]]], None]) -> None:
@@ -221,8 +236,8 @@ def check_models(points: Sequence[Experiment], check: Callable[[Sequence[tuple[s
 
     Raises as `ragjax.memory.check_models` does.
     """
-    fields = [(point, field) for point in points for field in MODEL_FIELDS if getattr(point, field) is not None]
-    asked = dict.fromkeys((getattr(p, field), p.dtype, kind_of(vars(p), field)) for p, field in fields)
+    named = [(point, field, name) for point in points for field, name in models_of(point).items()]
+    asked = dict.fromkeys((name, p.dtype, kind_of(vars(p), field)) for p, field, name in named)
     check([(name, None if dtype == "auto" else dtype, kind) for name, dtype, kind in asked])
 
 
@@ -268,12 +283,13 @@ def settings_of(
     del settings["golds"]
     settings |= {"data": loaded.content_hash, "split": loaded.split}
     prompts = prompts_of(point)
-    words = (*WORDS, *(OWN_WORDS[name] for name in (point.method, point.writer) if name in OWN_WORDS))
+    own = [OWN_WORDS[name] for name in (point.method, point.writer) if name in OWN_WORDS]
+    words = (*WORDS, *CITING_WORDS.get(point.citer, ()), *own)
     settings["prompts"] = f"{prompts.version} {digest(texts_of(prompts, words))}"
-    named = {field: settings.pop(field) for field in MODEL_FIELDS}
+    stated = {field: settings.pop(field) for field in MODEL_FIELDS}
     if models is None:
         del settings["dtype"]
         return settings
-    found = {field: models[name, point.dtype] for field, name in named.items() if name is not None}
+    found = {field: models[name, point.dtype] for field, name in models_of(point).items()}
     settings["dtype"] = str(found["reader"].dtype)
-    return {**settings, **{field: found[field].fingerprint if field in found else None for field in MODEL_FIELDS}}
+    return {**settings, **{field: found[field].fingerprint if field in found else stated[field] for field in stated}}

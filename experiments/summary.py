@@ -121,15 +121,22 @@ def choices(made: Sequence[Row]) -> Row | None:
 def count(rows: Sequence[Row], done: Sequence[Row]) -> Row:
     """How many rows there are of each kind that a reader of the table has to know."""
     return {
+        **count_evidence(rows, done),
+        "unscored": sum(row["scores"]["unscored"] is not None for row in done),
+        "dropped_golds": sum(row["scores"]["dropped_golds"] for row in done),
+        "cut_answers": sum(row["reading"]["finish_reason"] == "length" for row in done),
+    }
+
+
+def count_evidence(rows: Sequence[Row], done: Sequence[Row]) -> Row:
+    """The counts that do not depend on how a question was answered."""
+    return {
         "rows": len(rows),
         "failed": len(rows) - len(done),
         "statuses": dict(Counter("failed" if is_failed(row) else row["status"] for row in rows)),
-        "unscored": sum(row["scores"]["unscored"] is not None for row in done),
-        "dropped_golds": sum(row["scores"]["dropped_golds"] for row in done),
         "empty": sum(row["status"] == "empty" for row in done),
         "cut_evidence": sum(row["status"] == "length" for row in done),
         "too_small": sum(row["status"] == "too_small" for row in done),
-        "cut_answers": sum(row["reading"]["finish_reason"] == "length" for row in done),
         "dropped_documents": sum(row["dropped_documents"] for row in done),
         "notes": dict(Counter(note for row in done for note in row["notes"])),
     }

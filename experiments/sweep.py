@@ -22,10 +22,14 @@ from experiments.combine import label_points, override
 from experiments.config_file import Config, config_path, load_config
 from experiments.correlation import report_correlation
 from experiments.experiment import Experiment, nearest, parse_assignment
+from experiments.frontier import choose_pairs, few_citations, summarize_frontier
+from experiments.frontier_table import describe_frontier, make_frontier_table
 from experiments.groups import make_groups
 from experiments.pipeline import rules_of
 from experiments.presets import settle
+from experiments.results import read_summary
 from experiments.show import show_texts
+from experiments.sources import write_sources
 from experiments.study import (
     Library,
     Source,
@@ -53,7 +57,7 @@ from experiments.table import (
 from ragjax.data.files import LoadedExamples
 from ragjax.data.sources import HUB
 from ragjax.evals.parts import write_json
-from ragjax.evals.run import Finished, MixedSettingsError, Point, check_folder, run
+from ragjax.evals.run import Finished, MixedSettingsError, Point, Row, check_folder, run
 from ragjax.runtime import describe_programs, setup
 
 PACKAGES = ("ragjax", "jax", "flax", "transformers", "numpy")
@@ -72,6 +76,11 @@ class Study:
     labels: list[str]
     folder: epath.Path
     config: Config
+
+    @property
+    def cites(self) -> bool:
+        """Whether its answers cite their evidence."""
+        return self.points[0].task == "cite"
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -147,6 +156,8 @@ def prepare(arguments: argparse.Namespace) -> Study:
     chosen, selected = choose_points(of_method(config.points, arguments.method), arguments.dataset)
     points = override(chosen, overrides(arguments, selected))
     folders = {point.out or f"results/{path.stem}" for point in points}
+    if len({point.task for point in points}) > 1:
+        raise ValueError("the points of a study have one task: answer or cite")
     if len(folders) > 1:
         raise ValueError(f"the points of a study share one folder, got {', '.join(sorted(folders))}")
     return Study(path.stem, points, label_points(points), epath.Path(folders.pop()), config)
@@ -269,15 +280,19 @@ def report(
 ) -> None:
     """Write the summary, print it, and say where everything lies."""
     hashes = {row["point"]: row["settings"] for row in finished.rows}
-    against = choose_references(study.points)
-    references = {hashes[label]: hashes[study.labels[i]] for label, i in zip(study.labels, against, strict=True)}
-    summary = summarize(finished.rows, finished.timings, references)
+    summary = summarize_study(study, finished, hashes)
+    if study.cites:
+        write_sources(study.folder, dict(zip(study.labels, study.points, strict=True)), data, finished.rows)
     summary["skipped_rows"] = [asdict(row) for loaded in data.values() for row in loaded.skipped]
     write_json(study.folder / "summary.json", summary)
     if show:
         show_texts(finished.rows, show, console)
     in_order = {hashes[label]: summary["points"][hashes[label]] for label in study.labels}
-    console.print(make_table({"points": in_order}, study.name))
+    if study.cites:
+        for name, of in by_sample(study, in_order).items():
+            console.print(make_frontier_table({"points": of}, f"{study.name}, {name}"))
+    else:
+        console.print(make_table({"points": in_order}, study.name))
     if study.config.published is not None:
         measured = [
             (point, summary["points"][hashes[label]]) for point, label in zip(study.points, study.labels, strict=True)
@@ -287,7 +302,7 @@ def report(
             console.print(line, markup=False, highlight=False, soft_wrap=True)
     report_correlation(study.folder, console)
     lines = [line for loaded in data.values() for line in describe_data(loaded)]
-    lines += [*describe_statuses(summary), *describe_pending(study.config.pending)]
+    lines += [*describe_statuses(summary), *describe_pending(study.config.pending), *describe_frontier(summary)]
     lines += [*describe_counts(summary), *describe_choices(summary)]
     if finished.damaged:
         lines.append(f"parts that were not whole, made again: {', '.join(finished.damaged)}")
@@ -298,6 +313,24 @@ def report(
     lines += [f"programs: {describe_programs()}", f"results in {study.folder}"]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def by_sample(study: Study, summaries: Mapping[str, Row]) -> dict[str, dict[str, Row]]:
+    """The summaries of the points over each data set, by its name; they are in the points' order."""
+    found: dict[str, dict[str, Row]] = {}
+    for point, (hash_, summary) in zip(study.points, summaries.items(), strict=True):
+        found.setdefault(point.dataset or point.data, {})[hash_] = summary
+    return found
+
+
+def summarize_study(study: Study, finished: Finished, hashes: Mapping[str, str]) -> Row:
+    """The summary of a run by its task; `hashes` are those of the points by label."""
+    own = [hashes[label] for label in study.labels]
+    if study.cites:
+        pairs = [(own[a], own[b]) for a, b in choose_pairs(study.points)]
+        return summarize_frontier(finished.rows, finished.timings, pairs)
+    references = {own[n]: own[i] for n, i in enumerate(choose_references(study.points))}
+    return summarize(finished.rows, finished.timings, references)
 
 
 def sweep(arguments: argparse.Namespace, parts: Library | None, console: Console) -> int:
@@ -312,7 +345,8 @@ def sweep(arguments: argparse.Namespace, parts: Library | None, console: Console
     setup()
     study, data, finished = make_rows(study, arguments, parts or library(), console)
     report(study, data, finished, arguments.show, console)
-    return 1 if finished.failed else 0
+    few = study.cites and few_citations(read_summary(study.folder))
+    return 1 if finished.failed or few else 0
 
 
 def main(argv: Sequence[str] | None = None, parts: Library | None = None) -> int:

@@ -9,6 +9,7 @@ The public names, each loaded when it is first used:
     perplexity           how surprising texts are to a model
     sps, sps_subspace    how far summaries lie outside a reader's principal subspace
     compressors          every compressor by name: `ragjax.compressors.Extract(...)`
+    cite                 citations parsed, scored against what was shown and against the source, verified
     FaviComp             the compressor of two models decoding one text
     CompAct              the compressor that reads a few documents at a time, until it has enough
     XCompress            several summaries, the reader's geometry chooses
@@ -33,6 +34,7 @@ __getattr__, __dir__, __all__ = name_table(
         "LanguageModel": "ragjax.hub",
         "Reader": "ragjax.evals.reader",
         "XCompress": "ragjax.compress.xcompress",
+        "cite": "ragjax.cite",
         "compressors": "ragjax.compressors",
         "calibrate_filter": "ragjax.compress.filters",
         "generate": "ragjax.decode.text",

@@ -36,6 +36,7 @@ __getattr__, __dir__, __all__ = name_table(
         "Rerank": "ragjax.compress.rerank",
         "XCompress": "ragjax.compress.xcompress",
         "recomp_extractive": "ragjax.compress.extract",
+        "as_document": "ragjax.compress.base",
         "zero_shot_summary": "ragjax.compress.favicomp",
     },
 )

@@ -241,12 +241,16 @@ KINDS: Mapping[str, tuple[type[Model], str]] = {
 """The kinds of models, with the words for them."""
 
 
+def kind_of(config: Config) -> str:
+    """The kind of `KINDS` that a config's models are of."""
+    return next(kind for kind, (model, _) in KINDS.items() if model is _MODELS[type(config)])
+
+
 def require_kind(name: str, config: Config, kind: str) -> None:
     """Raise ValueError, naming the model, where its config is not of a kind of `KINDS`."""
-    (wanted, words), found = KINDS[kind], _MODELS[type(config)]
-    if found is not wanted:
-        told = next(words for model, words in KINDS.values() if model is found)
-        raise ValueError(f"{name} is {told}, where {words} is needed")
+    found = kind_of(config)
+    if found != kind:
+        raise ValueError(f"{name} is {KINDS[found][1]}, where {KINDS[kind][1]} is needed")
 
 
 def _built(

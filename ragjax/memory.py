@@ -21,7 +21,7 @@ from ragjax.weights.room import require_room, weight_bytes
 def check_models(models: Sequence[tuple[str, Any, str]]) -> None:
     """See that models, as (source, dtype or None for the default, kind), can be had, and held together.
 
-    A kind is one of `ragjax.hub.KINDS`. A model in two roles is held once.
+    A kind is one of `ragjax.hub.KINDS`, or "any". A model in two roles is held once.
 
     Raises:
       FileNotFoundError: a model cannot be had; says what to do (token, licence page, local folder).
@@ -31,11 +31,17 @@ def check_models(models: Sequence[tuple[str, Any, str]]) -> None:
     sizes: dict[tuple[str, str], tuple[str, int]] = {}
     for source, dtype, kind in models:
         dtype = jnp.dtype(dtype or default_dtype())
-        local = find_local(source)
-        config = read_config(local) if local is not None else parse_file(fetch_config(source))
-        require_kind(source, config, kind)
-        sizes[str(local or source), dtype.name] = (f"{source} in {dtype.name}", weight_bytes(config, dtype))
+        config, place = find_config(source), str(find_local(source) or source)
+        if kind != "any":
+            require_kind(source, config, kind)
+        sizes[place, dtype.name] = (f"{source} in {dtype.name}", weight_bytes(config, dtype))
     require_room(dict(sizes.values()))
+
+
+def find_config(source: str) -> Config:
+    """The config of what `ragjax.load` takes; of a model on the hub nothing else is fetched. Raises as it does."""
+    local = find_local(source)
+    return read_config(local) if local is not None else parse_file(fetch_config(source))
 
 
 def read_config(path: epath.Path) -> Config:

@@ -1,4 +1,4 @@
-"""Every prompt text of the compressors and the reader, in our own words, versioned.
+"""Every prompt text of the compressors, the reader and the judge, in our own words, versioned.
 
 A template holds `{name}` for each piece of data. To use other words, such as a paper's own, write the fields you want
 to change into a TOML file and read it with `read_prompts`.
@@ -27,7 +27,9 @@ class PromptSet:
     texts of your own have to ask for the verdict that `ragjax.compress.compact.parse_reply` looks for, as ours do.
     ECR's writer sees sentences to merge into one. RECOMP's encoder reads one flat text, in the form that the released
     models were trained on. The reader's templates differ in what comes first; without a context it gets `read_alone`.
-    Each of its demonstrations comes before, as `read_shot`.
+    Each of its demonstrations comes before, as `read_shot`. A reader that writes a paragraph is told so by
+    `write_system`, one that cites its passages by `cite_system`. The judge is asked, with a yes or no for an answer,
+    whether evidence supports a claim.
     """
 
     version: str = "ragjax-1"
@@ -68,10 +70,24 @@ class PromptSet:
         "You answer questions. Use the context where it helps. Reply with the answer only, in a few words, "
         "not in a sentence."
     )
+    cite_system: str = (
+        "You answer questions from numbered passages, in a short paragraph of whole sentences. Use the passages and "
+        "nothing else. At the end of every sentence, before its full stop, give the numbers of the passages that it "
+        "rests on, each in square brackets, such as [1] or [2][3]; one to three of them. Reply with the paragraph only."
+    )
+    write_system: str = (
+        "You answer questions from numbered passages, in a short paragraph of whole sentences. Use the passages and "
+        "nothing else. Reply with the paragraph only."
+    )
     read_question_first: str = "Question: {question}\n\nContext: {context}\n\nAnswer:"
     read_context_first: str = "Context: {context}\n\nQuestion: {question}\n\nAnswer:"
     read_alone: str = "Question: {question}\n\nAnswer:"
     read_shot: str = "Question: {question}\n\nAnswer: {answer}\n\n"
+    judge_system: str = (
+        "You check claims. You are given evidence and a claim. Answer yes if the evidence says everything that the "
+        "claim says, and no otherwise. Use the evidence alone. Reply with one word, Yes or No."
+    )
+    judge_user: str = "Evidence: {premise}\n\nClaim: {hypothesis}\n\nDoes the evidence say so, Yes or No?"
 
 
 DEFAULT_PROMPTS = PromptSet()
@@ -103,7 +119,8 @@ def read_prompts(path: str | PathLike) -> PromptSet:
 def texts_of(prompts: PromptSet, roles: Collection[str]) -> dict[str, str]:
     """The version and the texts of some roles: what the results of a method that uses these roles depend on.
 
-    A role is a field's name up to its first underscore: "compress", "context", "compact", "merge", "recomp" or "read".
+    A role is a field's name up to its first underscore: "compress", "context", "compact", "merge", "recomp", "read",
+    "cite", "write" or "judge".
     """
     texts = dataclasses.asdict(prompts)
     return {name: text for name, text in texts.items() if name == "version" or name.split("_")[0] in roles}

@@ -22,8 +22,8 @@ from scipy import stats
 
 from ragjax.compress.geometry import sps, sps_subspace
 from ragjax.compress.subspace import Subspace
+from ragjax.decode.likelihood import Score
 from ragjax.decode.longppl import long_perplexity
-from ragjax.decode.score import Score
 from ragjax.decode.states import LAYER, check_choices
 from ragjax.decode.text import perplexity
 

@@ -7,7 +7,7 @@ prompt cache, and puts the results back in order. `score_prompts` is the same wi
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,9 +18,9 @@ import xxhash
 from ragjax.decode import loop
 from ragjax.decode.buckets import Batch, left_pad, plan_batches
 from ragjax.decode.ensemble import MIXES, SharedVocabulary, share_vocabulary
+from ragjax.decode.likelihood import Score, score_span
 from ragjax.decode.prompt import FORMATS, Prompt
 from ragjax.decode.sampling import check_knobs
-from ragjax.decode.score import Score, score_span
 from ragjax.decode.state import Decoded, Knobs, Member, Plan
 from ragjax.models.config import DecoderConfig
 from ragjax.runtime import note_padding
@@ -273,17 +273,44 @@ def token_nlls(
 ) -> list[np.ndarray]:
     """NLL in nats of each token [T] of each prompt, given all before it; 0 outside the piece and at the very start."""
     require_causal("scoring a text", model)
-    _check_prompts(Voice(model, prompts), 0, None)
     found: list[np.ndarray] = [np.zeros(0)] * len(prompts)
-    mesh = mesh_of([model])
-    layout = plan_batches([[len(p.ids)] for p in prompts], execution.batch, data_shards(mesh))
+    for batch, _, nlls in _prefill_each(Voice(model, prompts), piece, execution):
+        for index, nll in zip(batch.indices, nlls, strict=True):
+            found[index] = nll
+    return found
+
+
+def next_log_probs(
+    model: Any, prompts: Sequence[Prompt], ids: Sequence[int], *, execution: Execution = DEFAULT_EXECUTION
+) -> np.ndarray:
+    """The log-probability [n, ids] of each of some ids as the token that follows each of n prompts, in float32.
+
+    Of an encoder-decoder the prompts are sources, and the token is the first that it writes. A row is not finite
+    where the model's logits are not.
+
+    Raises:
+      ValueError: for a model that writes no text, or naming the row whose prompt the model cannot read.
+    """
+    voice = Voice(model, prompts)
+    _check_writes(voice)
+    found = np.zeros((len(prompts), len(ids)), np.float32)
+    for batch, filled, _ in _prefill_each(voice, None, execution):
+        chosen = jax.nn.log_softmax(filled.logits)[:, np.asarray(ids)]
+        found[list(batch.indices)] = np.asarray(chosen)[: len(batch.indices)]
+    return found
+
+
+def _prefill_each(
+    voice: Voice, piece: str | None, execution: Execution
+) -> Iterator[tuple[Batch, loop.Prefilled, list[np.ndarray]]]:
+    """Every batch of a voice's prompts with what it leaves; the NLL of each prompt's tokens where a piece is named."""
+    _check_prompts(voice, 0, None)
+    mesh = mesh_of([voice.model])
+    layout = plan_batches([[len(p.ids)] for p in voice.prompts], execution.batch, data_shards(mesh))
     note_padding(layout.padded_tokens, layout.real_tokens)
     with on_mesh(mesh):
         for batch in layout.batches:
-            _, nlls = _prefill(Voice(model, prompts), batch, batch.lengths[0], model.vocab_width, piece)
-            for index, nll in zip(batch.indices, nlls, strict=True):
-                found[index] = nll
-    return found
+            yield batch, *_prefill(voice, batch, batch.lengths[0], voice.model.vocab_width, piece)
 
 
 def _score(prompt: Prompt, piece: str, nll: np.ndarray) -> Score:
@@ -315,11 +342,15 @@ def _check_job(
         if len(shares) != len(voices) or min(shares) < 0 or not math.isclose(sum(shares), 1, abs_tol=1e-6):
             raise ValueError(f"a candidate has one share a member, not negative and summing to 1, got {shares}")
     for voice in voices:
-        if type(voice.model.config) not in loop.STEPS:
-            raise ValueError(f"{voice.model.name} writes no text: it is of the kind {type(voice.model).__name__}")
+        _check_writes(voice)
         if len(voice.prompts) != len(voices[0].prompts):
             raise ValueError("every member has one prompt an example")
         _check_prompts(voice, max_new, ids)
+
+
+def _check_writes(voice: Voice) -> None:
+    if type(voice.model.config) not in loop.STEPS:
+        raise ValueError(f"{voice.model.name} writes no text: it is of the kind {type(voice.model).__name__}")
 
 
 def _check_prompts(voice: Voice, max_new: int, ids: Sequence[str] | None) -> None:

@@ -13,8 +13,8 @@ import numpy as np
 
 from ragjax.decode.engine import Execution, require_causal, token_nlls
 from ragjax.decode.ensemble import share_vocabulary
+from ragjax.decode.likelihood import Score, unscored
 from ragjax.decode.prompt import Prompt, encode_after
-from ragjax.decode.score import Score, unscored
 from ragjax.decode.tails import tail_nlls
 
 _TARGET = "scored"

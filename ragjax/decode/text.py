@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ragjax.decode.engine import Execution, Sampling, Voice, decode_prompts, require_causal, score_prompts
+from ragjax.decode.likelihood import Score, unscored
 from ragjax.decode.prompt import Prompt, build_chat, decode_text, encode, encode_after, encode_source
-from ragjax.decode.score import Score, unscored
 from ragjax.decode.state import Decoded
 from ragjax.models.t5_config import T5Config
 
@@ -116,7 +116,7 @@ def perplexity(
 
     Returns:
       A `Score` (`.perplexity`, `.nll`, `.count`, `.bits_per_byte`), or a list of them; see
-      `ragjax.decode.score.summarize` for their means.
+      `ragjax.decode.likelihood.summarize` for their means.
     """
     require_causal("perplexity", lm)
     single = isinstance(texts, str)

@@ -26,7 +26,11 @@ from ragjax.typing import Array, Bool, Float, PyTree
 
 
 class NonFinite(ArithmeticError):
-    """A model's result for a text is no number."""
+    """A model's result for a text, or for a pair of them, is no number; `text` is which of those given."""
+
+    def __init__(self, text: int, message: str | None = None) -> None:
+        super().__init__(message or f"text {text}: the model's output is not finite")
+        self.text = text
 
 
 _FORWARD: Mapping[type, Callable[..., Array]] = {BertConfig: bert.forward, DebertaConfig: deberta.forward}
@@ -105,7 +109,7 @@ def _padded(rows: Sequence[Row], count: int, length: int) -> tuple[np.ndarray, n
 
 def _finite(row: Row, value: np.ndarray) -> np.ndarray:
     if not np.isfinite(value).all():
-        raise NonFinite(f"text {row.text}: the model's output is not finite")
+        raise NonFinite(row.text)
     return value
 
 

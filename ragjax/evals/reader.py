@@ -19,13 +19,14 @@ from ragjax.decode.engine import (
     require_causal,
     score_prompts,
 )
+from ragjax.decode.likelihood import Score
 from ragjax.decode.prompt import Prompt, build_prompt, decode_text
-from ragjax.decode.score import Score
 from ragjax.decode.text import raise_failed
 from ragjax.evals.demonstrations import Demonstrations
 from ragjax.evals.qa import parse_answer
 
 ORDERS = ("question_first", "context_first")
+ROLES = ("read", "write", "cite")
 
 Context = str | Sequence[Document] | None
 """What a reader reads: a compressed text, whole documents (numbered and titled for it), or nothing."""
@@ -51,7 +52,8 @@ class Reader:
     """Answers questions in batches; greedy unless a temperature is given (the paper's preset reads at 1.0).
 
     `shots` are (question, answer) pairs that stand before the question in the user's turn, without contexts:
-    `ragjax.evals.demonstrations` has five a dataset. The perplexity of a context is given them too.
+    `ragjax.evals.demonstrations` has five a dataset. The perplexity of a context is given them too. Its `role` is to
+    "read" (an answer in a few words), to "write" a paragraph, or to "cite" in it the numbers of its documents.
 
     A context of documents that is too long for the model loses whole documents from the end, counted; one text that
     is too long is an error.
@@ -68,11 +70,14 @@ class Reader:
     batch: int = 8
     strict: bool = False
     shots: Demonstrations = ()
+    role: str = "read"
 
     def __post_init__(self) -> None:
         require_causal("a reader", self.lm)
         check_settings(self.max_new, prompt_format=self.prompt_format)
         Sampling(temperature=self.temperature, top_p=self.top_p, seed=self.seed)
+        if self.role not in ROLES:
+            raise ValueError(f"role is one of {ROLES}, got {self.role!r}")
         if self.order not in ORDERS:
             raise ValueError(f"order is one of {ORDERS}, got {self.order!r}")
 
@@ -135,7 +140,11 @@ class Reader:
         if self.shots:
             template, data = f"{{shots}}{template}", data | {"shots": self._shots()}
         prompt = build_prompt(
-            self.lm.tokenizer, self.prompts.read_system, template, data, prompt_format=self.prompt_format
+            self.lm.tokenizer,
+            getattr(self.prompts, f"{self.role}_system"),
+            template,
+            data,
+            prompt_format=self.prompt_format,
         )
         if "context" in prompt.spans:
             return prompt

@@ -6,8 +6,8 @@ resampling is over questions and depends on nothing but the values and the seed.
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats
@@ -70,13 +70,26 @@ def bootstrap_interval(
     values: Sequence[float | None],
     *,
     statistic: str = "mean",
+    clusters: Sequence[str] | None = None,
     seed: int = 0,
     resamples: int = RESAMPLES,
     confidence: float = 0.95,
 ) -> Interval:
-    """One of `STATISTICS` of the values [n], with its percentile bootstrap interval."""
+    """One of `STATISTICS` of the values [n], with its percentile bootstrap interval.
+
+    Of values that come in `clusters` [n] (questions on one paper) whole clusters are resampled, and the statistic is
+    the mean.
+
+    Raises:
+      ValueError: for clusters with another statistic, or as many of them as there are not values.
+    """
     kept, left_out = _present(values)
-    return _interval((kept,), STATISTICS[statistic], left_out, seed, resamples, confidence)
+    if clusters is None:
+        return _interval((kept,), STATISTICS[statistic], left_out, seed, resamples, confidence)
+    if statistic != "mean":
+        raise ValueError(f"clusters are resampled for the mean, not for {statistic!r}")
+    present = [c for c, v in zip(clusters, values, strict=True) if v is not None and not math.isnan(v)]
+    return _clustered(kept, present, left_out, seed, resamples, confidence)
 
 
 def ratio_interval(
@@ -102,6 +115,7 @@ def paired_comparison(
     ids_a: Sequence[str],
     ids_b: Sequence[str],
     *,
+    clusters: Mapping[str, str] | None = None,
     seed: int = 0,
     resamples: int = RESAMPLES,
     permutations: int = PERMUTATIONS,
@@ -109,10 +123,15 @@ def paired_comparison(
 ) -> PairedComparison:
     """Compare two methods question by question; the order of the questions does not matter.
 
+    `clusters` name the cluster of each id: questions of one are not independent, and are resampled and flip their sign
+    together.
+
     Raises ValueError where an id is repeated within one method or values and ids differ in number.
     """
-    first, second, left_out = _aligned(_by_id(a, ids_a), _by_id(b, ids_b))
-    difference = _interval((first - second,), np.mean, left_out, seed, resamples, confidence)
+    first, second, used, left_out = _aligned(_by_id(a, ids_a), _by_id(b, ids_b))
+    named = used if clusters is None else [clusters[one] for one in used]
+    differences, totals = first - second, _sums(first - second, named)[0]
+    difference = _clustered(differences, named, left_out, seed, resamples, confidence)
     binary = bool(len(first)) and set(np.concatenate([first, second])) <= {0.0, 1.0}
     only_a, only_b = int(np.sum(first > second)), int(np.sum(first < second))
     return PairedComparison(
@@ -121,7 +140,7 @@ def paired_comparison(
         difference=difference.value,
         low=difference.low,
         high=difference.high,
-        p_permutation=_sign_flip(first - second, seed, permutations),
+        p_permutation=_sign_flip(totals, seed, permutations),
         p_mcnemar=_mcnemar(only_a, only_b) if binary else None,
         only_a=only_a if binary else None,
         only_b=only_b if binary else None,
@@ -177,6 +196,23 @@ def _interval(
     return Interval(value, _finite(low), _finite(high), n, left_out)
 
 
+def _clustered(
+    values: np.ndarray, clusters: Sequence[str], left_out: int, seed: int, resamples: int, confidence: float
+) -> Interval:
+    """The mean of some values whose clusters are resampled; of clusters of one, that of the values themselves."""
+    if len(set(clusters)) == len(values):
+        return _interval((values,), np.mean, left_out, seed, resamples, confidence)
+    found = _interval(_sums(values, clusters), _ratio_of_sums, left_out, seed, resamples, confidence)
+    return replace(found, n=len(values))
+
+
+def _sums(values: np.ndarray, clusters: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """The sum and the number of each cluster's values, in the order in which the clusters come."""
+    places: dict[str, int] = {}
+    rows = [places.setdefault(cluster, len(places)) for cluster in clusters]
+    return np.bincount(rows, values, len(places)), np.bincount(rows, minlength=len(places)).astype(float)
+
+
 def _ratio_of_sums(numerators: np.ndarray, denominators: np.ndarray, axis: int = -1) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.sum(numerators, axis=axis) / np.sum(denominators, axis=axis)
@@ -193,11 +229,13 @@ def _by_id(values: Sequence[float | None], ids: Sequence[str]) -> dict[str, floa
     return by_id
 
 
-def _aligned(a: dict[str, float | None], b: dict[str, float | None]) -> tuple[np.ndarray, np.ndarray, int]:
-    """The values of the questions that have one in both, in a's order, and the number of all others."""
-    pairs = np.array([(a[i], b[i]) for i in a if i in b], float).reshape(-1, 2)
-    pairs = pairs[~np.isnan(pairs).any(axis=1)]
-    return pairs[:, 0], pairs[:, 1], len(a.keys() | b.keys()) - len(pairs)
+def _aligned(a: dict[str, float | None], b: dict[str, float | None]) -> tuple[np.ndarray, np.ndarray, list[str], int]:
+    """The values of the questions that have one in both, in a's order, their ids, and the number of all others."""
+    both = [i for i in a if i in b]
+    pairs = np.array([(a[i], b[i]) for i in both], float).reshape(-1, 2)
+    there = ~np.isnan(pairs).any(axis=1)
+    used = [one for one, kept in zip(both, there, strict=True) if kept]
+    return pairs[there, 0], pairs[there, 1], used, len(a.keys() | b.keys()) - len(used)
 
 
 def _sign_flip(differences: np.ndarray, seed: int, permutations: int) -> float | None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from ragjax.decode.likelihood import summarize
 from ragjax.decode.prompt import encode
-from ragjax.decode.score import summarize
 from ragjax.decode.text import DecodeFailed, generate, perplexity
 from ragjax.testing import END, byte_tokenizer, random_params
 from tests.oracle import bigram_model, chain, log_softmax, pair

@@ -147,3 +147,22 @@ def test_holm():
     ]
     assert holm([0.9, 0.8]) == [1.0, 1.0]
     assert holm([]) == []
+
+
+def test_questions_of_one_paper_are_resampled_and_flipped_together():
+    values, papers = [1.0, 1.0, 1.0, 0.0, 0.0, 1.0], ["a", "a", "a", "b", "b", "c"]
+    alone, together = bootstrap_interval(values), bootstrap_interval(values, clusters=papers)
+    assert alone.value == together.value == pytest.approx(4 / 6)
+    assert (together.low, together.high) == (0.0, 1.0)
+    assert together.high - together.low > alone.high - alone.low
+    assert together.n == 6
+    ids = [f"q{n}" for n in range(6)]
+    a, b = [1.0] * 6, [0.0] * 6
+    free = paired_comparison(a, b, ids, ids)
+    held = paired_comparison(a, b, ids, ids, clusters=dict(zip(ids, papers, strict=True)))
+    assert free.difference == held.difference == 1.0
+    assert free.p_permutation == pytest.approx(2 / 2**6)
+    assert held.p_permutation == pytest.approx(2 / 2**3)  # Three papers change their signs, not six questions.
+    assert bootstrap_interval([None, *values], clusters=["a", *papers]).left_out == 1
+    with pytest.raises(ValueError, match="clusters are resampled for the mean"):
+        bootstrap_interval(values, clusters=papers, statistic="median")

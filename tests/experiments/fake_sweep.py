@@ -17,7 +17,7 @@ from experiments.sweep import main
 from ragjax.compress.base import Compressed, Trace, Unit
 from ragjax.compress.select import Selection, choose
 from ragjax.compress.xcompress import XCompress
-from ragjax.decode.score import Score
+from ragjax.decode.likelihood import Score
 from ragjax.evals.reader import Reading
 
 TOKENIZER = SimpleNamespace(chat_template="any")
@@ -173,6 +173,8 @@ LIBRARY = Library(
     selector=FakeSelector,
     calibrate=None,
     named=None,
+    judge=None,
+    quality=None,
 )
 
 if __name__ == "__main__":

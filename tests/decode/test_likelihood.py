@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from ragjax.decode.engine import score_prompts
+from ragjax.decode.likelihood import Score, score_span, summarize
 from ragjax.decode.prompt import Prompt
-from ragjax.decode.score import Score, score_span, summarize
 from tests.oracle import bigram_stub
 
 

@@ -1,0 +1,251 @@
+"""Studies of citations: rows, summary, pairs, exit code, and that report and sensitivity read what a run has left."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from fake_sweep import LIBRARY, FakeModel
+
+from experiments.combine import override
+from experiments.config_file import config_path, load_config
+from experiments.experiment import MODEL_FIELDS, Experiment
+from experiments.frontier import choose_pairs
+from experiments.report import write_report
+from experiments.sensitivity import main as sensitivity
+from experiments.study import models_of
+from experiments.sweep import main
+from ragjax.cite.entailment import Judged
+from ragjax.compress.base import Compressed, Unit
+from ragjax.compress.prompts import number_documents
+from ragjax.evals.quality import answer_quality
+from ragjax.evals.reader import Reading
+from ragjax.testing import byte_tokenizer
+
+ROWS = [
+    {
+        "sample_id": "a",
+        "question": "Which ALPHA?",
+        "qa_pairs": [{"question": "Which one?", "short_answers": ["BETA"]}],
+        "docs": [{"title": "T", "text": "The ALPHA is BETA. A GAMMA."}, {"title": "U", "text": "A DELTA."}],
+    },
+    {
+        "sample_id": "b",
+        "question": "Which DELTA?",
+        "qa_pairs": [{"question": "Which one?", "short_answers": ["none"]}],
+        "docs": [{"title": "T", "text": "The DELTA is old."}],
+    },
+]
+STUDY = """
+from experiments.combine import chain, prod
+from experiments.experiment import Experiment
+
+BASE = Experiment(
+    task="cite", compressor="model.txt", target="model.txt", reader="model.txt", data="asqa.jsonl", batch=5
+)
+POINTS = chain(
+    prod(BASE, method=["raw"]),
+    prod(BASE, method=["extract", "ecr"], budget=[0.5], scorer=["bm25"]),
+    prod(BASE, method=["zero_shot"], max_new=[64]),
+)
+"""
+
+
+class Keywords:
+    """Entailed where all upper-case words of the hypothesis occur in the premise."""
+
+    name = "keywords"
+
+    def describe(self):
+        return {"name": self.name}
+
+    def probabilities(self, pairs):
+        words = [[set(re.findall(r"\b[A-Z]{2,}\b", text)) for text in pair] for pair in pairs]
+        values = [float(claim <= premise) for premise, claim in words]
+        counts = [len(" ".join(pair).split()) for pair in pairs]
+        return Judged(np.array(values), np.array(counts), np.zeros(len(pairs), int))
+
+
+class Citer:
+    """Says the first two units after each other and cites each; what "MUTE" is in the environment cites nothing."""
+
+    cites = True
+
+    def __init__(self, lm, role="read", **settings):
+        self.lm, self.role = lm, role
+
+    def read(self, questions, contexts, *, ids, score):
+        assert not score
+        return [self.one(context) for context in contexts]
+
+    def one(self, context):
+        texts = [document.text.rstrip(".") for document in context or ()][:2]
+        marks = [f" [{n}]" if self.cites and self.role == "cite" else "" for n in (1, 2)]
+        text = " ".join(f"{text}{mark}." for text, mark in zip(texts, marks, strict=False))
+        tokens = len(number_documents(context or ()).split())
+        return Reading(text, text, "stop", 9 + tokens, tokens, len(text.split()), None)
+
+
+class Copy:
+    """The first sentence of each document, declared."""
+
+    def __init__(self, **settings):
+        self.settings = settings
+
+    def compress_budgets(self, examples, budgets):
+        return [[self.one(example) for example in examples] for _ in budgets]
+
+    def one(self, example):
+        ends = [document.text.index(".") + 1 for document in example.documents]
+        units = tuple(
+            Unit(document.text[:end], (f"{n}.0",), ((n, 0, end),))
+            for n, (document, end) in enumerate(zip(example.documents, ends, strict=True))
+        )
+        return Compressed(units, 20, 9, 12, 40, "ok")
+
+
+@pytest.fixture
+def library(workplace):
+    (workplace / "asqa.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    (workplace / "study.py").write_text(STUDY)
+    model = FakeModel("model.txt", "1", byte_tokenizer())
+    return replace(
+        LIBRARY,
+        load=lambda name, dtype: model,
+        reader=Citer,
+        named=lambda name: Copy if name in ("Extract", "ECR") else lambda **settings: SimpleNamespace(**settings),
+        judge=lambda name, **settings: Keywords(),
+        quality=answer_quality,
+    )
+
+
+@pytest.fixture
+def results(library):
+    assert main(["study.py"], library) == 0
+    return Path("results/study")
+
+
+def rows_of(results, point):
+    rows = [json.loads(line) for line in (results / "items.jsonl").read_text().splitlines()]
+    return {row["id"]: row for row in rows if row["point"].startswith(point)}
+
+
+def test_a_row_has_units_statements_and_every_verdict(results):
+    row = rows_of(results, "extracted")["a"]
+    assert [unit["sources"] for unit in row["units"]] == [["0.0"], ["1.0"]]
+    assert row["answer"]["text"] == "The ALPHA is BETA [1]. A DELTA [2]."
+    first, second = row["answer"]["statements"]
+    assert (first["text"], first["cited"], first["invalid"]) == ("The ALPHA is BETA.", [0], [])
+    assert first["generated"] == first["grounded"] == {"recalled": True, "precise": [0]}
+    assert second["verified"] == {"summary": True, "span": True, "recovered": True}
+    assert row["citation"]["generated"] == row["citation"]["grounded"] == {"precision": 1.0, "recall": 1.0}
+    assert (row["citation"]["judge"], row["citation"]["cites"], row["citation"]["undeclared"]) == ("keywords", True, 0)
+    assert row["quality"]["str_em"] == 1.0
+    assert row["citation"]["verification"]["span"]["verifier_tokens"] > 0
+
+
+def test_a_text_that_declares_nothing_is_structurally_refused_and_may_be_recovered(results):
+    row = rows_of(results, "zero-shot")["a"]
+    assert [unit["sources"] for unit in row["units"]] == [None]
+    (statement,) = row["answer"]["statements"]
+    assert statement["structural"]
+    assert not statement["verified"]["span"]
+    assert row["citation"]["undeclared"] == 1
+    assert row["citation"]["verification"]["span"]["structural"] == 1
+    assert row["citation"]["sources"] == {"0": ["0.0", "0.1", "1.0"]}  # "The", without a keyword, is entailed by all.
+
+
+def test_the_summary_has_the_frontier_and_the_pairs(results):
+    summary = json.loads((results / "summary.json").read_text())
+    assert (summary["judges"], summary["citers"], summary["excluded"]) == (["keywords"], ["model"], {})
+    points = {point["label"].split(" budget")[0]: point for point in summary["points"].values()}
+    extract = points["extracted sentences (BM25)"]["frontier"]
+    assert extract["generated_precision"]["value"] == extract["grounded_precision"]["value"] == 1.0
+    assert extract["laundering"]["value"] == 0.0
+    assert extract["reattribution_rate"] is None
+    assert extract["str_em"]["value"] == 0.5
+    assert points["zero-shot summary"]["frontier"]["verification"]["span"]["structural"] == 1.0
+    pairs = {
+        (row["point"].split(" budget")[0], row["against"].split(" budget")[0]) for row in summary["paired"]["str_em"]
+    }
+    assert ("ECR (BM25)", "extracted sentences (BM25)") in pairs
+    assert ("ECR (BM25)", "raw documents") in pairs
+    sources = [json.loads(line) for line in (results / "sources.jsonl").read_text().splitlines()]
+    assert [source["id"] for source in sources] == ["a", "b"]
+    first = sources[0]["sentences"][0]
+    assert sources[0]["documents"][0]["text"][first["start"] : first["end"]] == "The ALPHA is BETA."
+
+
+def test_a_question_that_fails_at_one_point_is_left_out_of_all(library, monkeypatch):
+    one = Copy.one
+
+    def fails(self, example):
+        if example.id == "b":
+            raise RuntimeError("no text")
+        return one(self, example)
+
+    monkeypatch.setattr(Copy, "one", fails)
+    assert main(["study.py"], library) == 1
+    summary = json.loads(Path("results/study/summary.json").read_text())
+    (excluded,) = summary["excluded"].values()
+    assert excluded["id"] == "b"
+    assert [reason.split(":")[0] for reason in excluded["reasons"]] == ["extracted sentences (BM25)", "ECR (BM25)"]
+    assert all(point["frontier"]["share_citing"]["n"] == 1 for point in summary["points"].values())
+
+
+def test_answers_that_cite_nothing_end_in_an_error_after_the_results(library, monkeypatch, capsys):
+    monkeypatch.setattr(Citer, "cites", False)
+    assert main(["study.py"], library) == 1
+    assert (Path("results/study") / "summary.json").exists()
+    assert "under 10 % of the answers cite anything" in capsys.readouterr().out
+
+
+def test_posthoc_citations_are_said_to_be_so(library, capsys):
+    assert main(["study.py", "--set", "citer=posthoc"], library) == 0
+    assert "citations by posthoc" in capsys.readouterr().out
+    row = rows_of(Path("results/study"), "extracted")["a"]
+    assert row["answer"]["text"] == "The ALPHA is BETA. [1] A DELTA. [2]"
+    assert [one["cited"] for one in row["answer"]["statements"]] == [[0], [1]]
+
+
+def test_the_report_and_the_sensitivity_read_a_run(results, capsys):
+    judged = sensitivity([str(results), "--tau", "0.5", "--limit", "2"], lambda name, **settings: Keywords())
+    assert judged == 0
+    (evaluation,) = json.loads((results / "sensitivity.json").read_text())["evaluations"]
+    summary = json.loads((results / "summary.json").read_text())["points"]
+    for hash_, point in summary.items():
+        for key in ("generated_precision", "grounded_recall", "laundering"):
+            assert evaluation["points"][hash_][key]["value"] == point["frontier"][key]["value"]
+    written = {path.name for path in write_report(results)}
+    assert {"report.html", "frontier.csv"} <= written
+    assert "keywords" in (results / "report.html").read_text()
+
+
+def test_the_published_frontier_names_its_models():
+    points = override(load_config(config_path("frontier")).points, {})
+    assert {point.dataset for point in points} == {"asqa", "qasper"}
+    assert len(points) == 2 * (1 + 5 * 4)
+    assert {name for point in points for name in models_of(point).values()} >= {
+        "Qwen/Qwen2.5-7B-Instruct",
+        "MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli",
+    }
+    recovered = override(load_config(config_path("frontier_recovered")).points, {})
+    assert {(point.method, point.budget) for point in recovered} == {("recomp_abstractive", 0.25), ("llmlingua2", 0.25)}
+    (audit,) = override(load_config(config_path("frontier_true")).points, {})
+    assert (audit.judge, audit.limit) == ("google/t5_xxl_true_nli_mixture", 200)
+    quick = override(load_config(config_path("frontier_quickstart")).points, {})
+    assert {name for point in quick for name in models_of(point).values()} == {
+        "smollm2-135m-instruct",
+        "all-minilm-l6-v2",
+    }
+    assert "judge" in MODEL_FIELDS
+
+
+def test_ecr_is_compared_with_extraction_at_its_own_budget():
+    base = Experiment(task="cite", reader="r", scorer="bm25")
+    made = [("raw", None), ("extract", 0.5), ("extract", 0.25), ("ecr", 0.25)]
+    points = [replace(base, method=method, budget=budget).canonical() for method, budget in made]
+    assert choose_pairs(points) == [(1, 0), (2, 0), (3, 0), (3, 2)]

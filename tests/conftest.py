@@ -7,6 +7,8 @@ from pathlib import Path
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Programs that tests run in this process would switch it on for all that come after them.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", "")
 # Compiling, not running, takes the time of all tests but those of real models, which switch this off (`optimised`).
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 

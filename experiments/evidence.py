@@ -8,13 +8,13 @@ it.
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from experiments.experiment import Experiment
 from experiments.methods import METHODS
 from ragjax.compress.base import Budget, Compressed, Trace, Unit
-from ragjax.compress.units import document_unit
+from ragjax.compress.units import document_unit, shown_documents
 from ragjax.compress.writing import fit_written
 from ragjax.data.overlap import matching_documents
 from ragjax.data.records import Document, Example
@@ -128,7 +128,9 @@ class Fitting:
         budgets = [Budget.of(point.budget) for point in points.values()]
         found, clock = timed(lambda: self.compressor.compress_budgets(examples, budgets))
         tokens = sum(max(one.decoded_tokens for one in of) for of in zip(*found, strict=True))
-        evidence = [[as_evidence([one], self.count) for one in row] for row in found]
+        evidence = [
+            [copied_evidence(e, one, self.count) for e, one in zip(examples, row, strict=True)] for row in found
+        ]
         return evidence, [charge("compress", clock, p, 1.0, tokens, len(examples)) for p in points]
 
 
@@ -157,6 +159,14 @@ def as_evidence(parts: Sequence[Compressed], count: Callable[[str], int]) -> Evi
     }
     units = tuple(unit for part in parts for unit in part.units)
     return Evidence(joined if texts else None, columns, decoded_tokens(parts), units)
+
+
+def copied_evidence(example: Example, found: Compressed, count: Callable[[str], int]) -> Evidence:
+    """The evidence of one result; units with declared sources are shown as raw documents are, under their titles."""
+    evidence = as_evidence([found], count)
+    if not found.units or any(unit.sources is None for unit in found.units):
+        return evidence
+    return replace(evidence, context=shown_documents(found.units, example.documents))
 
 
 def decoded_tokens(texts: Iterable[Compressed]) -> int:

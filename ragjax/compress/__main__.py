@@ -23,7 +23,7 @@ from ragjax.compress.resume import Output, open_output
 from ragjax.compress.stream import BadRow, compress_stream, encode_line, has_failed, read_stream
 from ragjax.data.identity import json_hash
 from ragjax.data.records import DataError, Example
-from ragjax.hub import load, load_vocabulary
+from ragjax.hub import default_dtype, load, load_vocabulary
 from ragjax.memory import check_models
 from ragjax.runtime import setup
 
@@ -136,7 +136,12 @@ def run(arguments: argparse.Namespace, source: BinaryIO, sink: BinaryIO) -> int:
     output, failed = None, 0
     if arguments.out is not None:
         counted = json_hash(tokenizer.get_vocab())
-        defining = {**describe(compressor), "budget": arguments.budget, "generator": counted}
+        defining = {
+            **describe(compressor),
+            "budget": arguments.budget,
+            "generator": counted,
+            "dtype": default_dtype().name,
+        }
         output = open_output(Path(arguments.out), defining)
         rows, failed = output.rest(rows), output.failed
     with tqdm(unit="row", file=sys.stderr, disable=not sys.stderr.isatty()) as bar:

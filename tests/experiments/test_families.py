@@ -12,6 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from experiments.combine import override
 from experiments.config_file import config_path, load_config
+from experiments.evidence import copied_evidence
 from experiments.experiment import MODEL_FIELDS, Experiment
 from experiments.figures_budgets import draw_budgets, find_families
 from experiments.fitting import make_fitting
@@ -21,6 +22,7 @@ from experiments.results import read_results
 from experiments.study import check_models
 from experiments.sweep import main
 from ragjax.compress.base import Compressed, Unit
+from ragjax.data.records import Document, Example
 from ragjax.testing import byte_tokenizer
 
 PLACES = {"reader": "model.txt", "target": "model.txt", "compressor": "model.txt", "encoder": "other.txt"}
@@ -205,3 +207,14 @@ def test_quality_is_drawn_over_the_achieved_length(results):
 
 def test_without_budgets_nothing_is_drawn(results):
     assert draw_budgets([one for one in read_results(results) if one.budget is None]) is None
+
+
+def test_copied_units_are_shown_under_their_titles_and_written_texts_bare():
+    documents = (Document("One. Two.", "T"), Document("Three."))
+    example = Example("a", "q", documents=documents)
+    copied = Compressed((Unit("Two.", ("0.1",), ((0, 5, 9),)),), None, 2, 4, 9, "ok")
+    written = Compressed((Unit("A summary."),), None, 2, 2, 9, "ok")
+    assert copied_evidence(example, copied, len).context == (Document("Two.", "T"),)
+    assert copied_evidence(example, copied, len).columns["text"] == "Two."
+    assert copied_evidence(example, written, len).context == "A summary."
+    assert copied_evidence(example, replace(copied, units=()), len).context is None

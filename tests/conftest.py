@@ -1,6 +1,7 @@
 """Fixtures of the whole suite: where models and the reference material lie, and what a skip means."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")  # A worker of xdist has none.
     if reporter is not None and session.config.getoption("--fail-on-skip") and reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten_programs() -> Iterator[None]:
+    """A process that keeps the programs of all modules runs out of memory maps, and the compiler then crashes."""
+    yield
+    if "jax" in sys.modules:
+        import jax
+
+        jax.clear_caches()
 
 
 @pytest.fixture(scope="module")

@@ -132,7 +132,7 @@ def test_results_depend_on_the_texts_of_the_roles_they_use_alone():
     other = dataclasses.replace(DEFAULT_PROMPTS, compact_next="{question} {summary} {evaluation} {documents}")
     assert words == texts_of(other, ("compress", "context", "read"))
     assert texts_of(other, ("compact",)) != texts_of(DEFAULT_PROMPTS, ("compact",))
-    assert set(words) | set(texts_of(other, ("compact", "merge", "recomp"))) == {
+    assert set(words) | set(texts_of(other, ("compact", "merge", "recomp", "cite", "write", "judge"))) == {
         f.name for f in dataclasses.fields(other)
     }
     # Results made before there were texts of CompAct can still be resumed.

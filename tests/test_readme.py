@@ -5,9 +5,12 @@ import shlex
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from experiments.sweep import parse_arguments
 from ragjax.compress.__main__ import parse_arguments as parse_command
+
+pytestmark = pytest.mark.usefixtures("optimised")
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()

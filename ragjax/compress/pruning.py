@@ -8,6 +8,7 @@
 Only a word longer than `LONGEST_WORD` that comes first and does not fit is cut, at a grapheme and outside numbers.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -157,9 +158,9 @@ class Pruning(Compressor):
     declare: bool
     language: str
 
+    @abstractmethod
     def choose(self, groups: Sequence[Sequence[Source]]) -> list[list[Compressed]]:
         """The results of what nothing settles: groups of one example at one or more budgets."""
-        raise NotImplementedError
 
     def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
         """Prune each example's documents; the result's order is the examples'. A unit is what is kept of one document.

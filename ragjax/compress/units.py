@@ -4,6 +4,7 @@ A unit declares the sids of the sentences it holds and the span it was copied fr
 numbered documents, each under the title of the document it comes from.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,9 +77,9 @@ class Copying(Compressor):
     tokenizer: Any
     language: str
 
+    @abstractmethod
     def choose(self, requests: Sequence[Request]) -> Sequence[Compressed]:
         """The results of requests that nothing settles."""
-        raise NotImplementedError
 
     def compress(self, examples: Sequence[Example], budget: Budget | None = None) -> list[Compressed]:
         """Compress each example's documents; the result's order is the examples'."""

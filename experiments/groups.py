@@ -241,7 +241,7 @@ def make_recomp(point: Experiment, models: Mapping[tuple[str, str], Any], parts:
     """The `RecompAbstractive` of a point; its model has a prompt form of its own."""
     model, written = models[point.compressor, point.dtype], writing_settings(point, models)
     prompts = {name: settings[name] for name in ("prompts", "batch")}
-    return parts.named("RecompAbstractive")(model=model, **written, **prompts)
+    return parts.recomp(model=model, **written, **prompts)
 
 
 def make_written(point: Experiment, models: Mapping[tuple[str, str], Any], parts: Library, **settings: Any) -> Any:

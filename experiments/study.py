@@ -6,7 +6,7 @@ tokenizers; only then are models loaded.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache, partial
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -40,9 +40,9 @@ class Library:
     """The parts of ragjax that load and run models; a test puts small ones in their place.
 
     `check` refuses, before anything is fetched whole, models that cannot be had or do not fit the memory; `vocabulary`
-    reads of a model what `share_vocabulary` compares, and no weights. `named` finds a compressor or a scorer by its
-    name, `judge` makes what says whether evidence entails a statement, `quality` scores an answer by the rules of its
-    dataset.
+    reads of a model what `share_vocabulary` compares, and no weights. `fitted` makes a compressor that copies, and
+    `scorer` what scores for it, by name. `judge` makes what says whether evidence entails a statement, `quality` scores
+    an answer by the rules of its dataset.
     """
 
     resolve: Callable[[str], Any]
@@ -56,18 +56,21 @@ class Library:
     chooser: Callable[..., Any]
     selector: Callable[..., Any]
     calibrate: Callable[..., Any]
-    named: Callable[[str], Any]
+    fitted: Callable[..., Any]
+    scorer: Callable[..., Any]
+    recomp: Callable[..., Any]
     judge: Callable[..., Any]
     quality: Callable[..., Any]
 
 
 def library() -> Library:
     """The parts themselves."""
-    from ragjax import compressors
     from ragjax.cite.judges import make_judge
+    from ragjax.compress.catalog import make_compressor, make_scorer
     from ragjax.compress.compact import CompAct
     from ragjax.compress.favicomp import FaviComp
     from ragjax.compress.filters import calibrate_filter
+    from ragjax.compress.recomp import RecompAbstractive
     from ragjax.compress.select import Selector
     from ragjax.compress.xcompress import XCompress
     from ragjax.decode.prompt import count_tokens
@@ -88,7 +91,9 @@ def library() -> Library:
         chooser=XCompress,
         selector=Selector,
         calibrate=calibrate_filter,
-        named=partial(getattr, compressors),
+        fitted=make_compressor,
+        scorer=make_scorer,
+        recomp=RecompAbstractive,
         judge=make_judge,
         quality=answer_quality,
     )

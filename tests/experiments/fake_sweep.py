@@ -172,7 +172,9 @@ LIBRARY = Library(
     chooser=XCompress,
     selector=FakeSelector,
     calibrate=None,
-    named=None,
+    fitted=None,
+    scorer=None,
+    recomp=None,
     judge=None,
     quality=None,
 )

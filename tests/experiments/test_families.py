@@ -17,11 +17,12 @@ from experiments.experiment import MODEL_FIELDS, Experiment
 from experiments.figures_budgets import draw_budgets, find_families
 from experiments.fitting import make_fitting
 from experiments.groups import group_points
-from experiments.methods import METHODS, kind_of
+from experiments.methods import METHODS, SCORERS, kind_of
 from experiments.results import read_results
 from experiments.study import check_models
 from experiments.sweep import main
 from ragjax.compress.base import Compressed, Unit
+from ragjax.compress.catalog import check_settings
 from ragjax.data.records import Document, Example
 from ragjax.testing import byte_tokenizer
 
@@ -68,8 +69,12 @@ def library():
     Named.made, Named.runs = [], []
     bytes_ = byte_tokenizer()
     models = {"model.txt": FakeModel("model.txt", "1", bytes_), "other.txt": FakeModel("other.txt", "2", bytes_)}
-    find = lambda name: lambda **settings: Named(name, **settings)  # noqa: E731
-    return replace(LIBRARY, named=find, load=lambda name, dtype: models[name])
+
+    def fitted(method, tokenizer, models, scorer, **settings):
+        return Named(method, **settings)
+
+    scorer = lambda kind, encoder, **settings: kind  # noqa: E731
+    return replace(LIBRARY, fitted=fitted, scorer=scorer, load=lambda name, dtype: models[name])
 
 
 @pytest.fixture
@@ -80,7 +85,7 @@ def results(workplace, library):
 
 
 def test_budgets_share_one_run_and_each_has_its_length(results):
-    assert Named.runs == [("Prefix", 5, 2), ("Rerank", 5, 2), ("Rerank", 5, 2)]
+    assert Named.runs == [("prefix", 5, 2), ("rerank", 5, 2), ("rerank", 5, 2)]
     rows = [json.loads(line) for line in (results / "items.jsonl").read_text().splitlines()]
     lengths = {(row["point"], row["item"]): row["achieved"] for row in rows if row["point"].startswith("prefix")}
     points = {point for point, _ in lengths}
@@ -111,27 +116,34 @@ def test_the_report_has_requested_beside_achieved_and_the_statuses(results, libr
 def test_each_method_that_copies_has_its_compressor():
     copying = [name for name, method in METHODS.items() if method.family == "budgets" and not method.decodes]
     models = {(name, "auto"): FakeModel(name, name, TOKENIZER) for name in ("m", "r", "e")}
+    parts = SimpleNamespace(
+        fitted=lambda method, tokenizer, models, scorer, **settings: (method, tokenizer, models, scorer, settings),
+        scorer=lambda kind, encoder, **settings: (kind, encoder, settings),
+    )
     made = {}
     for name in copying:
-        for scorer in ("bm25", "bi_encoder", "cross_encoder"):
+        for scorer in SCORERS:
             stated = {"compressor": "m", "reader": "r", "encoder": "e", "scorer": scorer, "most": 2, "near": 0.7}
             point = Experiment(method=name, **stated).canonical()
-            built = make_fitting(point, models, SimpleNamespace(named=lambda n: lambda **s: (n, s)))
-            made[name, point.scorer] = built
-    for _, settings in made.values():
-        assert settings["tokenizer"] is TOKENIZER
-    assert made["extract", "bm25"][1]["scorer"] == ("BM25", {})
-    assert made["rerank", "cross_encoder"][1]["scorer"] == ("CrossEncoder", {"model": models["e", "auto"]})
-    similarities = {
-        name: made[name, None][1]["scorer"][1]["similarity"] for name in ("sentence_bert", "recomp_extractive")
-    }
-    assert similarities == {"sentence_bert": "cosine", "recomp_extractive": "dot"}
-    assert made["ecr", "bm25"][1]["similarity"] == 0.7
-    assert made["llmlingua2", None][1]["model"] is models["m", "auto"]
-    assert made["longllmlingua", None][1]["dynamic_ratio"] == 0.3
-    assert {of[0] for of in made.values()} == {
-        *("Prefix", "RandomSentences", "Rerank", "Extract", "ECR", "LLMLingua2", "LongLLMLingua")
-    }
+            made[name, point.scorer] = make_fitting(point, models, parts)
+    assert all(of[1] is TOKENIZER for of in made.values())
+    encoder = models["e", "auto"]
+    assert made["extract", "bm25"] == ("extract", TOKENIZER, {}, ("bm25", None, {}), {"most": 2})
+    assert made["rerank", "cross_encoder"][3:] == (("cross_encoder", encoder, {}), {"last": "cut"})
+    assert made["rerank", "bi_encoder"][3] == ("bi_encoder", encoder, {"similarity": "cosine"})
+    for name, similarity in (("sentence_bert", "cosine"), ("recomp_extractive", "dot")):
+        method, *_, scored, settings = made[name, None]
+        assert (method, scored, settings) == (
+            "extract",
+            ("bi_encoder", encoder, {"similarity": similarity}),
+            {"most": 2},
+        )
+    assert made["ecr", "bm25"][4] == {"similarity": 0.7}
+    assert made["llmlingua2", None][2:4] == ({"model": models["m", "auto"]}, None)
+    assert made["longllmlingua", None][4] == {"dynamic_ratio": 0.3}
+    assert made["random_sentences", None][4] == {"seed": 0}
+    for method, _, _, _, settings in made.values():
+        assert check_settings(method, settings) == settings
 
 
 def test_models_are_asked_for_by_their_kinds():

@@ -116,7 +116,8 @@ def library(workplace):
         LIBRARY,
         load=lambda name, dtype: model,
         reader=Citer,
-        named=lambda name: Copy if name in ("Extract", "ECR") else lambda **settings: SimpleNamespace(**settings),
+        fitted=lambda method, tokenizer, models, scorer, **settings: Copy(**settings),
+        scorer=lambda kind, encoder: SimpleNamespace(kind=kind),
         judge=lambda name, **settings: Keywords(),
         quality=answer_quality,
     )

@@ -22,7 +22,7 @@ from ragjax.compress.cut import fitting_prefix
 from ragjax.compress.units import Request
 from ragjax.compress.words import DIGITS, NEWLINES, Words, split_words, word_vocabulary
 from ragjax.data.records import Example
-from ragjax.decode.prompt import count_tokens, encode_with_offsets
+from ragjax.decode.prompt import count_tokens, encode_each_with_offsets
 from ragjax.retrieve.sentences import split_sentences
 from ragjax.typing import Bool, Int
 
@@ -132,12 +132,16 @@ class Opener:
             except regex.error as error:
                 raise ValueError(f"keep_patterns: {pattern!r} is no regular expression: {error}") from error
 
-    def open(self, example: Example) -> Source:
-        """The words of an example's documents, and the tokens of each and of all; no budget yet."""
+    def open(self, examples: Sequence[Example]) -> list[Source]:
+        """The words of each example's documents, and the tokens of each word and of all; no budget yet."""
+        joined = ["\n".join(document.text for document in example.documents) for example in examples]
+        encoded = encode_each_with_offsets(self.tokenizer, joined)
+        return [self._source(example, *one) for example, one in zip(examples, encoded, strict=True)]
+
+    def _source(self, example: Example, ids: Sequence[int], offsets: Int[np.ndarray, "T 2"]) -> Source:
         patterns = [KEEP[name] for name in self.keep if name in KEEP] + list(self.patterns)
         vocabulary = word_vocabulary(example.question) if "question" in self.keep else frozenset()
         words = tuple(split_words(document.text, patterns, vocabulary) for document in example.documents)
-        ids, offsets = encode_with_offsets(self.tokenizer, "\n".join(one.text for one in words))
         begins = np.cumsum([0, *(len(one.text) + 1 for one in words)])
         ends = np.concatenate([np.zeros(0, int), *(w.ends + at for w, at in zip(words, begins, strict=False))])
         owners = np.searchsorted(ends, offsets[:, 1] - 1, side="right")
@@ -171,7 +175,7 @@ class Pruning(Compressor):
 
     def compress_budgets(self, examples: Sequence[Example], budgets: Sequence[Budget | None]) -> list[list[Compressed]]:
         """As `Compressor.compress_budgets`."""
-        opened = [self._opener.open(example) for example in examples]
+        opened = self._opener.open(examples)
         sources = [[source.within(budget) for budget in budgets] for source in opened]
         found = [[source.request.settle() for source in row] for row in sources]
         rest = [i for i, row in enumerate(found) if None in row]

@@ -15,6 +15,7 @@ from ragjax.models.encoder_config import BertConfig
 from ragjax.typing import Int
 
 _PROBE = "a"
+_SPACE = np.array([chr(code).isspace() for code in range(0x3002)])  # No character behind these is white space.
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def trim(text: str, places: Int[np.ndarray, "T 2"]) -> Int[np.ndarray, "T 2"]:
     if not len(places):
         return places
     size = len(text)
-    space = np.fromiter((c.isspace() for c in text), bool, size)
+    space = _SPACE[np.minimum(np.frombuffer(text.encode("utf-32-le"), np.uint32), len(_SPACE) - 1)]
     at = np.arange(size)
     next_solid = np.append(np.minimum.accumulate(np.where(space, size, at)[::-1])[::-1], size)
     next_space = np.append(np.minimum.accumulate(np.where(space, at, size)[::-1])[::-1], size)

@@ -77,7 +77,7 @@ def ranking(source: Any) -> list[int]:
 
 def check_cut(tokenizer: Any, one: Example, found: Any, budget: Budget, **options: Any) -> None:
     """The result is a prefix of the ranking; with the next word it would exceed the budget."""
-    source = Opener(tokenizer, **options).open(one).within(budget)
+    source = Opener(tokenizer, **options).open([one])[0].within(budget)
     order, count = ranking(source), 0
     for unit in found.units:
         words = source.words[unit.spans[0][0]]
@@ -355,7 +355,7 @@ def test_a_document_of_900_words_takes_the_host_few_tokenizations_of_time(shared
 
 def test_a_sentence_of_which_only_white_space_is_left_is_not_declared():
     text = "今天。一 二。三四。"
-    source = Opener(BYTES, language="en").open(Example("x", "?", documents=(Document(text),)))
+    source = Opener(BYTES, language="en").open([Example("x", "?", documents=(Document(text),))])[0]
     slices = [(0, 1), (4, 5), (7, 8)]
     assert [text[a:b] for a, b in slices] == ["今", " ", "三"]
     (unit,) = source.fulfil({0: slices}, "ok").units

@@ -113,7 +113,7 @@ def test_shares_fall_in_a_line_from_the_first_document_to_the_last():
 def test_each_document_gives_its_best_words_in_proportion_to_its_share(lm):
     source = (
         Opener(lm.tokenizer)
-        .open(example("aa bb cc dd ee ff gg hh", "ii jj kk ll mm nn oo pp"))
+        .open([example("aa bb cc dd ee ff gg hh", "ii jj kk ll mm nn oo pp")])[0]
         .within(Budget(tokens=24))
     )
     scores = {1: np.arange(8.0), 0: np.arange(8.0)[::-1]}
@@ -126,7 +126,7 @@ def test_each_document_gives_its_best_words_in_proportion_to_its_share(lm):
 
 def oracle(lm, one: Example, budget: Budget, statement: str, ratio: float, coarse: Coarse | None) -> tuple:
     """The ranking of documents, those taken, and the ranking of their words, by plain loops."""
-    source = Opener(lm.tokenizer).open(one).within(budget)
+    source = Opener(lm.tokenizer).open([one])[0].within(budget)
     asked = f"{one.question} {statement}" if statement else one.question
     importance = [np.mean(nlls(lm, d.text + GAP + asked)[-len(asked) :]) for d in one.documents]
     ranking = sorted(range(len(importance)), key=lambda d: importance[d])

@@ -220,3 +220,17 @@ def test_B04_a_sentencepiece_tokenizer_of_a_published_model(shared):
     assert tokenizer.decode(spelled.ids[begin:end]).strip() == "[1] <|end|> x"
     pieces = P.decode_pieces(tokenizer, tokenizer("Über 🏔 naïve  text", add_special_tokens=False)["input_ids"])
     assert "".join(pieces) == "Über 🏔 naïve  text"
+
+
+@pytest.mark.parametrize("tokenizer", [WITH_BOS, WITHOUT_BOS])
+def test_counts_do_not_depend_on_what_the_tokenizer_was_used_for_before(tokenizer):
+    texts = ["", "a", f"end{EOS}{BOS}", "Ünï 你好 👩‍👩‍👧", "long " * 50]
+    expected = [len(P.encode_alone(tokenizer, text)) for text in texts]
+    for used in (
+        dict(truncation=True, max_length=4),
+        dict(padding="max_length", max_length=300),
+        dict(split_special_tokens=False),
+        {},
+    ):
+        tokenizer(["some text", "and more"], **used)
+        assert P.count_each(tokenizer, texts) == expected

@@ -63,7 +63,7 @@ def greedy(oracle: torch.nn.Module, members: list[tuple[list[int], float]], coun
         mixed = 0.0
         for cache, new, (_, share) in zip(caches, inputs, members, strict=True):
             with torch.no_grad():
-                logits = oracle(torch.tensor([new]), past_key_values=cache, use_cache=True).logits[0, -1]
+                logits = oracle(torch.tensor([new]), past_key_values=cache, logits_to_keep=1).logits[0, -1]
             mixed = mixed + share * torch.log_softmax(logits, dim=-1)
         token = int(torch.argmax(mixed))
         if token in stops:

@@ -89,7 +89,7 @@ def _reference(members: list, shares: list[float], count: int, stops: tuple[int,
         mixed = 0.0
         for (model, _), cache, new, share in zip(members, caches, inputs, shares, strict=True):
             with torch.no_grad():
-                logits = model(new, past_key_values=cache, use_cache=True).logits[0, -1]
+                logits = model(new, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[0, -1]
             mixed = mixed + share * torch.log_softmax(logits.float(), dim=-1)
         token = int(torch.argmax(mixed))
         if token in stops:

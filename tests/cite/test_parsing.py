@@ -166,6 +166,18 @@ def test_quotes_lists_and_lines():
     assert read("42 [1]. That is it [2].") == [("42.", (1,)), ("That is it.", (2,))]
 
 
+def test_a_line_of_a_list_begins_a_sentence_and_keeps_its_number():
+    listed = [("Two things:", ()), ("1. First.", (1,)), ("2. Second.", (2,))]
+    assert read("Two things:\n1. First [1].\n2. Second [2].") == listed
+    assert read("Two things:\n1. First. [1]\n2. Second. [2]") == listed
+    assert read("Two things [3]:\n- First [1]\n- Second [2]") == [
+        ("Two things:", (3,)),
+        ("- First", (1,)),
+        ("- Second", (2,)),
+    ]
+    assert read("Two. 1. First [1]. 2. Second [2].") == [("Two.", ()), *listed[1:]]
+
+
 def test_markers_in_front_belong_to_what_follows():
     assert read("[1] A holds. [2] B holds.") == [("A holds.", (1,)), ("B holds.", (2,))]
     assert read("A holds.\n[1] B holds.\n[2] C holds.") == [("A holds.", ()), ("B holds.", (1,)), ("C holds.", (2,))]

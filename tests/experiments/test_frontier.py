@@ -10,19 +10,25 @@ import numpy as np
 import pytest
 from fake_sweep import LIBRARY, FakeModel
 
+from experiments.citing import Answered, CitingPipeline
 from experiments.combine import override
 from experiments.config_file import config_path, load_config
+from experiments.evidence import Evidence
 from experiments.experiment import MODEL_FIELDS, Experiment
-from experiments.frontier import choose_pairs
+from experiments.frontier import choose_pairs, verification
 from experiments.report import write_report
+from experiments.sensitivity import as_cited
 from experiments.sensitivity import main as sensitivity
+from experiments.sources import as_source
 from experiments.study import models_of
 from experiments.sweep import main
 from ragjax.cite.entailment import Judged
 from ragjax.compress.base import Compressed, Unit
 from ragjax.compress.prompts import number_documents
+from ragjax.data.records import Document, Example
 from ragjax.evals.quality import answer_quality
 from ragjax.evals.reader import Reading
+from ragjax.retrieve.sentences import split_sentences
 from ragjax.testing import byte_tokenizer
 
 ROWS = [
@@ -157,6 +163,67 @@ def test_a_text_that_declares_nothing_is_structurally_refused_and_may_be_recover
     assert row["citation"]["undeclared"] == 1
     assert row["citation"]["verification"]["span"]["structural"] == 1
     assert row["citation"]["sources"] == {"0": ["0.0", "0.1", "1.0"]}  # "The", without a keyword, is entailed by all.
+
+
+def test_F13_rows_and_summary_tell_what_defines_the_judge(results):
+    row = rows_of(results, "extracted")["a"]
+    assert row["citation"]["judge_settings"] == {"name": "keywords"}
+    summary = json.loads((results / "summary.json").read_text())
+    assert summary["judge_settings"] == [{"name": "keywords", "tau": 0.5}]
+
+
+@pytest.mark.parametrize(
+    ("method", "units", "declared"),
+    [
+        ("zero_shot", (), None),
+        ("longllmlingua", (), None),
+        ("extract", (), []),
+        ("raw", (), []),
+        ("zero_shot", (Unit("x"),), None),
+        ("extract", (Unit("x", ("0.1",)), Unit("y", ("0.0", "0.1"))), ["0.0", "0.1"]),
+    ],
+)
+def test_no_units_declare_nothing_only_where_the_method_declares(method, units, declared):
+    heard = []
+    pipeline = CitingPipeline((), (), None, None, Keywords(), lambda example, text, sids: heard.append(sids))
+    point = Experiment(task="cite", reader="r", compressor="c", scorer="bm25", method=method).canonical()
+    reading = Reading("No.", "No.", "stop", 9, 0, 1, None)
+    example = Example("a", "Which?", documents=(Document("One. Two."),))
+    evidence = Evidence(None, {"status": "empty"}, units=units)
+    answered = Answered(point, example, evidence, reading)
+    (scored,), verified = pipeline.judged(point, [answered.cited])
+    pipeline.columns(answered, (scored, {mode: of[0] for mode, of in verified.items()}))
+    assert heard == [declared]
+
+
+def test_shares_of_claims_are_means_over_questions_that_have_some():
+    counts = [(9, 9, 9), (1, 0, 0), (0, 0, 0)]
+    rows = [
+        {
+            "item": str(n),
+            "generator_tokens": 10,
+            "citation": {
+                "verification": {
+                    "span": {"claims": c, "unsupported": u, "structural": s, "verifier_tokens": 3 * n},
+                }
+            },
+        }
+        for n, (c, u, s) in enumerate(counts)
+    ]
+    found = verification(rows, "span")
+    assert (found["unsupported"]["value"], found["unsupported"]["n"]) == (0.5, 2)
+    assert found["structural"] == 0.5
+    assert (found["verifier_tokens"], found["generator_tokens"]) == (3.0, 10.0)
+
+
+def test_what_is_judged_again_has_the_sentences_that_its_documents_brought():
+    document = Document("One two. Three", "T", sentences=("One", "two. Three"))
+    example = Example("a", "Which?", documents=(document,))
+    source = as_source(example, Experiment(task="cite", reader="r"))
+    row = {"item": "i", "answer": {"text": "x"}, "units": [{"text": "One", "sources": ["0.0"], "spans": []}]}
+    again = as_cited(row, source)
+    assert [(one.sid, one.text) for one in again.sentences] == [("0.0", "One"), ("0.1", "two. Three")]
+    assert again.sentences == split_sentences((document,))
 
 
 def test_the_summary_has_the_frontier_and_the_pairs(results):

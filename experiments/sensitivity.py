@@ -17,6 +17,7 @@ from etils import epath
 from experiments.frontier import cluster_of, exclude
 from experiments.results import read_points
 from experiments.sources import FILE as SOURCES
+from ragjax.cite.averages import laundering_gaps, reattribution_shares
 from ragjax.cite.judges import make_judge
 from ragjax.cite.records import Cited
 from ragjax.cite.scoring import score
@@ -89,10 +90,7 @@ def judge_again(rows: Sequence[Row], sources: Mapping[str, Row], how: Judgement,
         for view in ("generated", "grounded")
         for part in ("precision", "recall")
     }
-    values["laundering"] = [one.generated.precision - one.grounded.precision for one in scored]
-    values["reattribution_rate"] = [
-        len(one.recovered) / len(one.undeclared) if one.undeclared else None for one in scored
-    ]
+    values |= {"laundering": laundering_gaps(scored), "reattribution_rate": reattribution_shares(scored)}
     found = {name: bootstrap_interval(of, clusters=clusters) for name, of in values.items()}
     return {name: {key: getattr(one, key) for key in ("value", "low", "high", "n")} for name, one in found.items()}
 

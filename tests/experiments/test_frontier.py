@@ -172,6 +172,15 @@ def test_F13_rows_and_summary_tell_what_defines_the_judge(results):
     assert summary["judge_settings"] == [{"name": "keywords", "tau": 0.5}]
 
 
+def test_F13_another_judge_is_refused_a_folder_that_has_rows(results, library, capsys):
+    before = (results / "items.jsonl").read_bytes()
+    assert main(["study.py", "--set", "judge=model.txt"], library) == 2
+    assert "judge was 'lexical' and is now '1'" in capsys.readouterr().err
+    assert main(["study.py", "--set", "tau=0.7"], library) == 2
+    assert "tau was 0.5 and is now 0.7" in capsys.readouterr().err
+    assert (results / "items.jsonl").read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("method", "units", "declared"),
     [
@@ -216,6 +225,29 @@ def test_shares_of_claims_are_means_over_questions_that_have_some():
     assert (found["verifier_tokens"], found["generator_tokens"]) == (3.0, 10.0)
 
 
+def test_other_judgements_may_hold_the_source_map_fixed(results):
+    class Doubter(Keywords):
+        """Believes nothing, so that it recovers nothing by itself."""
+
+        name = "doubter"
+
+        def probabilities(self, pairs):
+            judged = super().probabilities(pairs)
+            return replace(judged, values=np.zeros_like(judged.values))
+
+    rates = {}
+    for sources in ("own", "primary"):
+        made = [str(results), "--tau", "0.5", "--sources", sources]
+        assert sensitivity(made, lambda name, **settings: Doubter()) == 0
+    for one in json.loads((results / "sensitivity.json").read_text())["evaluations"]:
+        assert one["judge_settings"] == {"name": "doubter"}
+        rates[one["sources"]] = [point["reattribution_rate"]["value"] for point in one["points"].values()]
+    summary = json.loads((results / "summary.json").read_text())["points"].values()
+    found = [(point["frontier"]["reattribution_rate"] or {"value": None})["value"] for point in summary]
+    assert rates["primary"] == found
+    assert rates["own"] != found
+
+
 def test_what_is_judged_again_has_the_sentences_that_its_documents_brought():
     document = Document("One two. Three", "T", sentences=("One", "two. Three"))
     example = Example("a", "Which?", documents=(document,))
@@ -235,7 +267,12 @@ def test_the_summary_has_the_frontier_and_the_pairs(results):
     assert extract["laundering"]["value"] == 0.0
     assert extract["reattribution_rate"] is None
     assert extract["str_em"]["value"] == 0.5
-    assert points["zero-shot summary"]["frontier"]["verification"]["span"]["structural"] == 1.0
+    written = points["zero-shot summary"]["frontier"]
+    assert (written["verification"]["span"]["unsupported"]["value"], written["verification"]["span"]["structural"]) == (
+        1,
+        1,
+    )
+    assert (written["reattribution_rate"]["value"], written["left_out"]) == (1.0, 0)
     pairs = {
         (row["point"].split(" budget")[0], row["against"].split(" budget")[0]) for row in summary["paired"]["str_em"]
     }

@@ -10,8 +10,10 @@ from typing import Any
 
 from experiments.evidence import Evidence, Maker, charge, timed
 from experiments.experiment import Experiment
+from experiments.methods import METHODS
 from experiments.pipeline import has_failed
 from ragjax.cite.attaching import attach_citations
+from ragjax.cite.entailment import Judge
 from ragjax.cite.records import Cited, Scored, Verified
 from ragjax.cite.scoring import score
 from ragjax.cite.verifying import CHECKS, verify
@@ -89,7 +91,8 @@ class CitingPipeline:
         """What a row has beside its evidence's columns."""
         point, reading = one.point, one.reading
         units = one.cited.units
-        declares = not units or any(unit.sources is not None for unit in units)
+        # Of a method that declares nothing, no units are no empty declaration.
+        declares = any(u.sources is not None for u in units) if units else METHODS[point.method].declares
         declared = sorted({sid for unit in units for sid in unit.sources or ()}) if declares else None
         return {
             "status": reading.finish_reason if one.failed else one.evidence.columns["status"],
@@ -100,7 +103,7 @@ class CitingPipeline:
             "units": [{"text": u.text, "sources": u.sources, "spans": u.spans} for u in one.cited.units],
             "answer": {"text": one.cited.answer, "finish_reason": reading.finish_reason, "citer": point.citer}
             | ({} if verdict is None else {"statements": statement_columns(*verdict)}),
-            "citation": None if verdict is None else citation_columns(point, self.judge.name, *verdict),
+            "citation": None if verdict is None else citation_columns(point, self.judge, *verdict),
             "quality": None if verdict is None else self.quality(one.example, claims_of(verdict[0]), declared) or None,
         }
 
@@ -159,12 +162,13 @@ def statement_columns(scored: Scored, verified: Mapping[str, Verified]) -> list[
     return rows
 
 
-def citation_columns(point: Experiment, judge: str, scored: Scored, verified: Mapping[str, Verified]) -> Row:
-    """The scores of an answer's citations."""
+def citation_columns(point: Experiment, judge: Judge, scored: Scored, verified: Mapping[str, Verified]) -> Row:
+    """The scores of an answer's citations, and what defines them."""
     names = ("claims", "unsupported", "structural", "verifier_tokens")
     asked = [scored.asked, *(of.asked for of in verified.values())]
     return {
-        "judge": judge,
+        "judge": judge.name,
+        "judge_settings": judge.describe(),
         "tau": point.tau,
         "cites": scored.answer.cites,
         "citations": scored.answer.citations,

@@ -4,6 +4,7 @@ A question that failed at any point of a data set is left out of all of its poin
 in [0, 1].
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -36,10 +37,18 @@ def summarize_frontier(rows: Sequence[Row], timings: Sequence[Row], pairs: Seque
         "scale": "scores in [0, 1]; intervals are 95 % percentile bootstraps over questions",
         "excluded": excluded,
         "judges": sorted({row["citation"]["judge"] for row in rows if row.get("citation")}),
+        "judge_settings": judge_settings(rows),
         "citers": sorted({row["answer"]["citer"] for row in rows if "answer" in row}),
         "points": {hash_: summarize_cited(points[hash_], of, seconds.get(hash_, [])) for hash_, of in kept.items()},
         "paired": {name: compare(kept, pairs, name) for name in (*SCORES, *quality_names(rows))},
     }
+
+
+def judge_settings(rows: Sequence[Row]) -> list[Row]:
+    """What defines the judges' numbers, and the probability from which they entail: one entry, unless points differ."""
+    citations = [row["citation"] for row in rows if row.get("citation")]
+    found = [{"name": one["judge"], **one.get("judge_settings", {}), "tau": one["tau"]} for one in citations]
+    return list({json.dumps(one, sort_keys=True): one for one in found}.values())
 
 
 def exclude(rows: Sequence[Row]) -> dict[str, Row]:
@@ -96,19 +105,23 @@ def measure_cited(rows: Sequence[Row]) -> Row:
 
 
 def verification(rows: Sequence[Row], mode: str) -> Row:
-    """The share of claims without support by one mode, how many of them by structure alone, and what it costs.
+    """The share of claims without support by one mode, the part of it that is by structure alone, and what it costs.
 
-    Tokens are means over questions: what the generator reads, what the verifier is given before any saving.
+    Shares and tokens are means over questions, shares over those with a claim: what the generator reads, what the
+    verifier is given before any saving.
     """
     found = [row["citation"]["verification"][mode] for row in rows]
-    claims = sum(one["claims"] for one in found)
+    shares = {
+        name: [one[name] / one["claims"] if one["claims"] else None for one in found]
+        for name in ("unsupported", "structural")
+    }
     tokens = {
         "verifier_tokens": [one["verifier_tokens"] for one in found],
         "generator_tokens": [row["generator_tokens"] for row in rows],
     }
     return {
-        "unsupported": interval(rows, [one["unsupported"] / one["claims"] if one["claims"] else None for one in found]),
-        "structural": sum(one["structural"] for one in found) / claims if claims else None,
+        "unsupported": interval(rows, shares["unsupported"]),
+        "structural": interval(rows, shares["structural"])["value"],
         **{name: float(np.mean(values)) if values else None for name, values in tokens.items()},
     }
 

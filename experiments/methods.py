@@ -62,6 +62,11 @@ class Method:
         """Whether a model writes its evidence."""
         return "max_new" in self.reads
 
+    @property
+    def declares(self) -> bool:
+        """Whether its evidence says which sentences it comes from: what copies them whole does."""
+        return not self.decodes and "compressor" not in self.reads
+
 
 METHODS = {
     "no_context": Method("no context", (), READING, documents=False),

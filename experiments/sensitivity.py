@@ -17,6 +17,7 @@ from etils import epath
 from experiments.frontier import cluster_of, exclude
 from experiments.results import read_points
 from experiments.sources import FILE as SOURCES
+from ragjax.cite.averages import laundering_gaps, reattribution_shares
 from ragjax.cite.judges import make_judge
 from ragjax.cite.records import Cited
 from ragjax.cite.scoring import score
@@ -62,12 +63,19 @@ def first_questions(folder: epath.Path, limit: int | None) -> dict[str, Row]:
 
 
 def as_cited(row: Row, source: Row) -> Cited:
-    """A row's answer, units and documents as they were judged."""
+    """A row's answer, units and documents as they were judged, in the sentences that its sids count."""
     units = tuple(
         Unit(one["text"], None if one["sources"] is None else tuple(one["sources"]), tuple(map(tuple, one["spans"])))
         for one in row["units"]
     )
-    documents = tuple(Document(one["text"], one["title"]) for one in source["documents"])
+    sentences: list[list[str]] = [[] for _ in source["documents"]]
+    for one in source["sentences"]:
+        text = source["documents"][one["document"]]["text"]
+        sentences[one["document"]].append(text[one["start"] : one["end"]])
+    documents = tuple(
+        Document(one["text"], one["title"], sentences=tuple(own))
+        for one, own in zip(source["documents"], sentences, strict=True)
+    )
     return Cited(row["item"], source["question"], row["answer"]["text"], units, documents)
 
 
@@ -82,10 +90,7 @@ def judge_again(rows: Sequence[Row], sources: Mapping[str, Row], how: Judgement,
         for view in ("generated", "grounded")
         for part in ("precision", "recall")
     }
-    values["laundering"] = [one.generated.precision - one.grounded.precision for one in scored]
-    values["reattribution_rate"] = [
-        len(one.recovered) / len(one.undeclared) if one.undeclared else None for one in scored
-    ]
+    values |= {"laundering": laundering_gaps(scored), "reattribution_rate": reattribution_shares(scored)}
     found = {name: bootstrap_interval(of, clusters=clusters) for name, of in values.items()}
     return {name: {key: getattr(one, key) for key in ("value", "low", "high", "n")} for name, one in found.items()}
 
@@ -98,7 +103,12 @@ def evaluate(folder: epath.Path, judgements: Sequence[Judgement], limit: int | N
     for how in judgements:
         known = {hash_: of for hash_, of in rows.items() if hash_ in points}
         found = {hash_: judge_again(of, sources, how, points[hash_]["counting"]) for hash_, of in known.items()}
-        named = {"judge": how.judge.name, "tau": how.tau, "sources": how.sources}
+        named = {
+            "judge": how.judge.name,
+            "tau": how.tau,
+            "sources": how.sources,
+            "judge_settings": how.judge.describe(),
+        }
         evaluations.append({**named, "questions": max(map(len, rows.values()), default=0), "points": found})
     return evaluations
 

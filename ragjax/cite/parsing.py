@@ -17,8 +17,8 @@ What a marker is:
 
 Whose it is: a marker after a full stop belongs to the sentence before it, unless it opens a line that goes on, or the
 answer puts its markers first (it opens with one): then to the sentence that it opens. Where a marker touches a full
-stop, on either side, and no small letter follows, a sentence ends, even after an
-abbreviation.
+stop, on either side, and no small letter follows, a sentence ends, even after an abbreviation. A line of a list
+begins a sentence.
 """
 
 import re
@@ -53,6 +53,7 @@ _STOP_BEFORE = re.compile(rf"{_STOP}\s*\Z")
 _STOP_AFTER = re.compile(rf"{_BLANKS}{_STOP}")
 _TEXT_AFTER = re.compile(rf"{_BLANKS}\S")
 _LIST_NUMBER = re.compile(r"\d{1,3}[.)]")
+_LIST_LINE = re.compile(rf"\n(?=[^\S\n]*(?:[-*•]|{_LIST_NUMBER.pattern})\s)")
 _LINE_BEFORE = re.compile(rf"\s*(?:[-*•]|{_LIST_NUMBER.pattern})?\s*")
 _PUNCTUATION_AFTER = re.compile(rf"{_BLANKS}(?=[.,;:!?])")
 _CONTINUING = ",;:.!?…)]}”’»"
@@ -115,19 +116,14 @@ def _strict(answer: str, units: int, language: str) -> Iterator[Statement]:
 
 
 def _claims(text: str, language: str) -> list[tuple[int, int]]:
-    """Where the sentences of a text stand; the number of a list's line is part of what it numbers."""
+    """Where the sentences of a text stand; a list's number by itself is part of what it numbers."""
     spans: list[tuple[int, int]] = []
     for sentence in split_sentences((Document(text),), language):
         start = sentence.start
-        if spans and _is_list_number(text, *spans[-1]) and "\n" not in text[spans[-1][1] : start]:
+        if spans and _LIST_NUMBER.fullmatch(text, *spans[-1]) and "\n" not in text[spans[-1][1] : start]:
             start = spans.pop()[0]
         spans.append((start, sentence.end))
     return [(start, end) for start, end in spans if any(map(str.isalnum, text[start:end]))]
-
-
-def _is_list_number(text: str, start: int, end: int) -> bool:
-    before = text[text.rfind("\n", 0, start) + 1 : start]
-    return not before.strip() and _LIST_NUMBER.fullmatch(text, start, end) is not None
 
 
 def _find_groups(answer: str) -> list[_Group]:
@@ -161,14 +157,15 @@ def _begins_anew(rest: str) -> bool:
 def _without(answer: str, groups: Sequence[_Group]) -> tuple[str, list[int]]:
     """The answer without some markers, and where in it each of the remaining characters stands.
 
-    Blanks before markers go, and blanks between them and punctuation. An empty line stands where they end a sentence.
+    Blanks before markers go, and blanks between them and punctuation. An empty line stands where they end a sentence,
+    and before each line of a list.
     """
     gone: set[int] = set()
     for group in groups:
         blanks = _PUNCTUATION_AFTER.match(answer, group.end)
         before = len(answer[: group.start].rstrip(" \t\xa0\u3000"))
         gone.update(range(before, blanks.end() if blanks else group.end))
-    ends = {group.ends for group in groups}
+    ends = {group.ends for group in groups}.union(line.start() for line in _LIST_LINE.finditer(answer))
     kept = []
     for place, character in enumerate(answer):
         kept += [("\n", place)] * (2 if place in ends else 0)

@@ -78,8 +78,9 @@ class Case:
         return "\n".join(self.texts[piece] for piece in ordered)
 
     def without(self, citation: int) -> str:
-        """What all citations but one stand for together."""
-        return self.premise(other for other in range(len(self.evidence)) if other != citation)
+        """What all citations but one stand for together; of equal ones the first is gone, as in ALCE's script."""
+        gone = self.evidence.index(self.evidence[citation])
+        return self.premise(other for other in range(len(self.evidence)) if other != gone)
 
 
 def unit_cases(example: Cited, answer: Answer, as_cited: bool = False) -> list[Case]:

@@ -60,3 +60,5 @@ def test_the_rate_of_reattribution_is_a_mean_over_answers_that_have_something_to
     assert reattribution_shares(both) == [2 / 3, None, 0.0]
     means = average(both)
     assert (means.reattribution_rate, means.left_out) == (1 / 3, 1)
+    # Units that declare are in neither part of the share.
+    assert reattribution_shares(scored(["A."], units=[*UNITS, "ALPHA", "OMEGA", ("x", [])])) == [1 / 2]

@@ -143,6 +143,17 @@ def test_runs_at_the_same_time_share_a_folder_and_agree(tmp_path):
         assert judged.values.tolist() == [kept[pair] for pair in PAIRS[seed:] + PAIRS[:seed]]
 
 
+def test_what_another_process_wrote_meanwhile_stands(tmp_path):
+    class Late(Counting):
+        def probabilities(self, pairs):
+            Remembered(Counting(7), tmp_path).probabilities(pairs)
+            return super().probabilities(pairs)
+
+    found = Remembered(Late(), tmp_path).probabilities(PAIRS)
+    assert equal(found, Counting(7).probabilities(PAIRS))
+    assert not equal(found, Counting().probabilities(PAIRS))
+
+
 def test_a_file_that_is_no_such_memory_is_told_and_left_alone(tmp_path):
     path = tmp_path / "entailment.sqlite3"
     path.write_text("something else, long enough to be looked at " * 10)

@@ -44,6 +44,10 @@ def test_the_value_is_the_share_of_words_times_that_of_numbers(hypothesis, expec
     assert value(PREMISE, hypothesis) == pytest.approx(expected)
 
 
+def test_a_contrary_sentence_supports_less_than_half():
+    assert value("The museum was not rebuilt.", "The museum was rebuilt.") == 0.25
+
+
 def test_words_of_any_script_count():
     assert value("Москва стоит на реке. 東京は日本の首都です。", "москва стоит") == 1
     assert value("東京は日本の首都です。", "日本の首都") == 1

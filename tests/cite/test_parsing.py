@@ -100,6 +100,7 @@ def test_F02_forms_of_markers_leave_no_residue(marker, numbers, invalid):
 
 def test_F02_a_huge_range_is_not_expanded_however_many_units_there_are():
     assert only("A [1-300].", units=300) == ("A.", (), ("[1-300]",))
+    assert only("A [280-300].", units=300) == ("A.", (), ("[280-300]",))
     assert only("A [281-300].", units=300) == ("A.", tuple(range(281, 301)), ())
 
 
@@ -164,6 +165,18 @@ def test_quotes_lists_and_lines():
     assert read("- First [1]\n- Second [2]") == [("- First", (1,)), ("- Second", (2,))]
     assert read("First [1]\nSecond [2]") == [("First", (1,)), ("Second", (2,))]
     assert read("42 [1]. That is it [2].") == [("42.", (1,)), ("That is it.", (2,))]
+
+
+def test_a_line_of_a_list_begins_a_sentence_and_keeps_its_number():
+    listed = [("Two things:", ()), ("1. First.", (1,)), ("2. Second.", (2,))]
+    assert read("Two things:\n1. First [1].\n2. Second [2].") == listed
+    assert read("Two things:\n1. First. [1]\n2. Second. [2]") == listed
+    assert read("Two things [3]:\n- First [1]\n- Second [2]") == [
+        ("Two things:", (3,)),
+        ("- First", (1,)),
+        ("- Second", (2,)),
+    ]
+    assert read("Two. 1. First [1]. 2. Second [2].") == [("Two.", ()), *listed[1:]]
 
 
 def test_markers_in_front_belong_to_what_follows():

@@ -56,6 +56,8 @@ def test_resolution_is_once_each_in_document_order():
     example = cited("", [("x", ["1.0", "0.2", "1.0"]), "y", ("z", [])], DOCUMENTS)
     assert resolve(example, {1: ("0.1", "0.0")}) == {0: ("0.2", "1.0"), 1: ("0.0", "0.1"), 2: ()}
     assert declared_sources(example) == {0: ("0.2", "1.0"), 1: (), 2: ()}
+    # What declares sources, if none, keeps to them.
+    assert resolve(example, {0: ("0.0",), 1: (), 2: ("0.0",)}) == {0: ("0.2", "1.0"), 1: (), 2: ()}
 
 
 def test_sources_that_are_not_there_are_refused():

@@ -114,6 +114,10 @@ def test_alce_s_premises_keep_the_order_and_the_repetitions_of_the_citations():
     judge = KeywordJudge()
     score([cited("ALL [3][1][3].", [("u", []), ("v", []), ("w", [])])], judge, mode="alce")
     assert judge.calls == [[("w\nu\nw", "ALL.")]]
+    judge = KeywordJudge()
+    score([cited("A B [1][2][1].", [("A", []), ("B", [])])], judge, mode="alce")
+    # The first copy of a repeated citation is the one that is taken away, whichever copy is asked about.
+    assert judge.calls[2] == [("B\nA", "A B."), ("A\nA", "A B."), ("B\nA", "A B.")]
 
 
 def test_all_examples_share_four_rounds():
@@ -197,6 +201,37 @@ def test_units_that_are_the_sentences_they_declare_score_alike_in_both_views(exa
     assert one.generated == one.grounded
     # Premise by premise, whatever the judge.
     assert all(len(call) % 2 == 0 and call[: len(call) // 2] == call[len(call) // 2 :] for call in judge.calls)
+
+
+def by_definition(answer, texts, stands) -> tuple[float, float]:
+    """Precision and recall as they are defined; `texts` by piece, and the pieces that each unit stands for."""
+
+    def entails(pieces, words) -> bool:
+        return bool(pieces) and KeywordJudge.entails(" ".join(texts[piece] for piece in pieces), " ".join(words))
+
+    precise = citations = recalled = 0
+    for words, marks in answer:
+        valid = {n - 1 for n in marks if 1 <= n <= len(stands)}
+        citations += len(set(marks))
+        if not entails(set().union(*(stands[unit] for unit in valid)), words):
+            continue
+        recalled += 1
+        for unit in valid:
+            others = set().union(*(stands[other] for other in valid - {unit}))
+            precise += bool(stands[unit]) and (entails(stands[unit], words) or not entails(others, words))
+    return precise / citations if citations else 0, recalled / len(answer) if answer else 0
+
+
+@given(examples())
+def test_both_views_count_as_they_are_defined(example):
+    answer, units, documents = example
+    texts = {f"{d}.{s}": text for d, sentences in enumerate(documents) for s, text in enumerate(sentences)}
+    sources = [
+        {sid for sid in texts if KeywordJudge.entails(texts[sid], text)} if sids is None else set(sids)
+        for text, sids in units
+    ]
+    generated = by_definition(answer, [text for text, _ in units], [{n} for n in range(len(units))])
+    assert values(answer, units, documents) == (generated, by_definition(answer, texts, sources))
 
 
 def alce_count(answer: str, texts: list[str]) -> tuple[float, float]:

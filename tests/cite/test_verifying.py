@@ -51,6 +51,9 @@ def test_what_was_scored_is_not_asked_again():
         [example], KeywordJudge(), mode="recovered"
     )
     assert len(judge.pairs) == 2
+    for mode in CHECKS:
+        alone = verify([example], KeywordJudge(), mode=mode)
+        assert verify([example], KeywordJudge(), mode=mode, scored=scored) == alone
     with pytest.raises(ValueError, match="other examples"):
         verify([replace(example, id="p")], judge, scored=scored)
 

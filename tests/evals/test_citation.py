@@ -1,10 +1,15 @@
 """The command that scores answers made elsewhere, from ALCE's output format."""
 
 import json
+import socket
 
+import nltk
 import pytest
 
+from ragjax.cite import LexicalOverlap
+from ragjax.data import Example
 from ragjax.evals.citation import main, read_answers
+from ragjax.evals.quality import answer_quality
 
 DOCS = [
     {"title": "First", "text": "ALPHA alpha is here. It is long."},
@@ -56,6 +61,38 @@ def test_F04_the_mode_is_said_and_counts(mode, precision, n, tmp_path, capsys):
     assert (found["mode"], found["tau"], found["means"]["n"]) == (mode, 0.6, n)
     assert found["means"]["generated"]["precision"] == pytest.approx(precision)
     assert ("ALCE" in capsys.readouterr().out) == (mode == "alce")
+
+
+def test_F10_nothing_is_fetched_to_evaluate(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("the network is asked")
+
+    monkeypatch.setattr(nltk.data, "path", [])
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    path = written(tmp_path, [{**ROW, "output": OUTPUT}])
+    assert main([str(path)]) == 0
+    pairs = [{"question": "Which?", "short_answers": ["beta"]}]
+    example = Example("a", "Which?", meta={"qa_pairs": pairs, "annotations": [{"long_answer": "Alphas. A beta is."}]})
+    assert answer_quality(example, "Alpha. Is it beta?") == {"str_em": 1, "str_hit": 1, "rouge_l": 0.5}
+
+
+def test_F13_a_file_that_one_judge_scored_is_refused_another(tmp_path, capsys, monkeypatch):
+    class Doubter(LexicalOverlap):
+        name = "doubter"
+
+        def describe(self):
+            return {"judge": "doubter", "model": "1f", "dtype": "float32"}
+
+    path = written(tmp_path, [{**ROW, "output": OUTPUT}])
+    monkeypatch.setattr("ragjax.evals.citation.make_judge", lambda name, **settings: Doubter())
+    assert main([str(path), "--judge", "doubter", "--tau", "0.6"]) == 0
+    found = scores_of(path)
+    assert (found["judge"], found["judge_settings"], found["tau"]) == ("doubter", Doubter().describe(), 0.6)
+    monkeypatch.undo()
+    assert main([str(path)]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert scores_of(path) == found
 
 
 def test_documents_are_read_as_they_were_shown(tmp_path):

@@ -1,7 +1,6 @@
 """What the tests compare with: transformers on the CPU, a plain loop over it, and models whose logits are a table."""
 
 import dataclasses
-import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass

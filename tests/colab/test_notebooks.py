@@ -29,6 +29,7 @@ def test_quickstart_makes_the_table(smollm2: Path, tmp_path: Path, monkeypatch: 
     notebook = run_notebook(
         monkeypatch,
         RAGJAX_EXPECT="cpu",
+        JAX_DISABLE_MOST_OPTIMIZATIONS="0",  # it runs a real model
         RAGJAX_LIMIT="1",
         RAGJAX_OUT=str(tmp_path / "out"),
         RAGJAX_HOME=str(smollm2.parent),

@@ -44,7 +44,7 @@ class Output:
                     yield row
             elif row.id not in self.done:
                 yield row
-            elif self.done[row.id] != content_hash(row, golds=False):
+            elif self.done[row.id] != content_hash(row, answers=False):
                 raise OutputRefused(f"{self.path}: {row.id!r} was another question, or had other documents")
 
     def append(self, lines: Sequence[Line]) -> None:

@@ -5,15 +5,16 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from ragjax.compress import __main__ as command
 from ragjax.compress.catalog import check_settings, make_compressor
-from ragjax.compress.resume import OutputRefused, open_output
+from ragjax.compress.resume import Output, OutputRefused, open_output
 from ragjax.compress.stream import compress_stream
-from ragjax.data.records import Example
+from ragjax.data.records import Document, Example
 from ragjax.testing import byte_tokenizer, random_params, tiny_config, tiny_model, write_checkpoint
 from ragjax.testing_encoders import tiny_encoder
 
@@ -215,6 +216,20 @@ def test_J03_other_settings_documents_or_files_are_refused(call, tmp_path):
     code, _, said = call("--out", str(tmp_path / "mine.jsonl"))
     assert code == 2
     assert "mine.jsonl exists and has no mine.jsonl.settings.json beside it" in said
+
+
+def test_J03_other_sentences_or_gold_documents_are_another_question(call, tmp_path):
+    documents = ["Ada keeps the mill. It is old."]
+    row = {"id": "a", "question": "Who keeps the mill?", "docs": documents, "answers": ["Ada"]}
+    given = Example("a", row["question"], ("Ada",), (Document(documents[0]),))
+    cut = replace(given, documents=(Document(documents[0], sentences=("Ada keeps", " the mill. It is old.")),))
+    out = tmp_path / "out.jsonl"
+    assert call("--out", str(out), given=json.dumps(row).encode())[0] == 0
+    held = Output(out, {"a": json.loads(out.read_text())["content"]})
+    assert list(held.rest(iter([given, replace(given, answers=("Bo",))]))) == []
+    for other in (cut, replace(given, gold_documents=given.documents)):
+        with pytest.raises(OutputRefused, match="'a' was another question, or had other documents"):
+            list(held.rest(iter([other])))
 
 
 def test_J03_a_setting_that_is_no_longer_there_is_another(tmp_path):

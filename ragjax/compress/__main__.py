@@ -134,17 +134,13 @@ def run(arguments: argparse.Namespace, source: BinaryIO, sink: BinaryIO) -> int:
     tokenizer = load_vocabulary(arguments.generator).tokenizer
     compressor = build(arguments, settings, tokenizer)
     output, failed = None, 0
-    if arguments.out is not None:
-        counted = json_hash(tokenizer.get_vocab())
-        defining = {
-            **describe(compressor),
-            "budget": arguments.budget,
-            "generator": counted,
-            "dtype": default_dtype().name,
-        }
-        output = open_output(Path(arguments.out), defining)
-        rows, failed = output.rest(rows), output.failed
-    with tqdm(unit="row", file=sys.stderr, disable=not sys.stderr.isatty()) as bar:
+    with ExitStack() as stack:
+        if arguments.out is not None:
+            counted = {"generator": json_hash(tokenizer.get_vocab()), "dtype": default_dtype().name}
+            defining = {**describe(compressor), "budget": arguments.budget, **counted}
+            output = stack.enter_context(open_output(Path(arguments.out), defining))
+            rows, failed = output.rest(rows), output.failed
+        bar = stack.enter_context(tqdm(unit="row", file=sys.stderr, disable=not sys.stderr.isatty()))
         for lines in compress_stream(compressor, rows, budget, arguments.batch):
             write(lines, output, sink)
             failed += sum(map(has_failed, lines))

@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -234,10 +235,33 @@ def test_J03_other_sentences_or_gold_documents_are_another_question(call, tmp_pa
 
 def test_J03_a_setting_that_is_no_longer_there_is_another(tmp_path):
     path = tmp_path / "out.jsonl"
-    open_output(path, {"family": "Extract", "most": 1})
-    assert open_output(path, {"most": 1, "family": "Extract"}).done == {}
-    with pytest.raises(OutputRefused, match="most was 1 and is now None"):
-        open_output(path, {"family": "Extract"})
+    with open_output(path, {"family": "Extract", "most": 1}) as output:
+        assert output.done == {}
+    with open_output(path, {"most": 1, "family": "Extract"}) as output:
+        assert output.done == {}
+    with (
+        pytest.raises(OutputRefused, match="most was 1 and is now None"),
+        open_output(path, {"family": "Extract"}),
+    ):
+        pytest.fail("it was opened")
+
+
+def test_J03_a_file_that_another_run_writes_is_refused(call, generator, tmp_path):
+    out = tmp_path / "out.jsonl"
+    with start(generator, "--batch", "1", "--out", str(out)) as process:
+        process.stdin.write(TEXT.splitlines(keepends=True)[0])
+        process.stdin.flush()
+        while not (out.exists() and out.stat().st_size):
+            assert process.poll() is None
+            time.sleep(0.05)
+        before = out.read_bytes()
+        code, _, said = call("--out", str(out))
+        assert (code, out.read_bytes()) == (2, before)
+        assert f"{out}: another run is writing it: wait for its end, or choose another file" in said
+        process.stdin.close()
+        assert process.wait(timeout=60) == 0
+    assert call("--out", str(out))[0] == 0
+    assert len(out.read_bytes().splitlines()) == 4
 
 
 def test_a_package_that_is_missing_is_no_rows_fault():

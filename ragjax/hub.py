@@ -7,7 +7,7 @@ hub name) and loads the same content in the same dtype only once while it is in 
 import re
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from jax.sharding import Mesh
 
 from ragjax.models.architectures import Config, abstract
 from ragjax.models.config import DecoderConfig
+from ragjax.models.embedding_config import EmbeddingConfig, parse_embedding
 from ragjax.models.encoder_config import BertConfig, DebertaConfig
 from ragjax.models.t5_config import T5Config
 from ragjax.runtime import LOG
@@ -86,7 +87,12 @@ class EncoderDecoder(_Writing):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Encoder(Model):
-    """A model that reads texts: states of their tokens, and labels where it has a head."""
+    """A model that reads texts: states of their tokens, and labels where it has a head.
+
+    `embedding` is what its files state about the vectors of texts.
+    """
+
+    embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -208,7 +214,10 @@ def _load_checkpoint(path: epath.Path, name: str, dtype: jnp.dtype, mesh: Mesh |
         require_room_for(name, config, dtype, mesh)
         params = checkpoint.restore(path, place(abstract(config, dtype), mesh))
     _loaded[weights, dtype.name, mesh] = params
-    told = manifest["config"], manifest["generation_config"]
+    sentence_files = manifest.get(checkpoint.SENTENCE_FILES)
+    if sentence_files is None and getattr(config, "head", "none") is None:
+        LOG.warning("%s was converted without what sentence-transformers keeps beside a model; convert it anew", name)
+    told = manifest["config"], manifest["generation_config"], sentence_files or {}
     fingerprint = checkpoint.fingerprint_of(path, manifest)
     return _built(config, tokenizer, told, params=params, name=name, fingerprint=fingerprint, folder=path)
 
@@ -222,7 +231,7 @@ def _load_published(path: epath.Path, name: str, dtype: jnp.dtype, mesh: Mesh | 
         params, ledger = published.load_params(dtype, mesh=mesh)
         _tell_skipped(name, ledger.skipped)
     _loaded[fingerprint, dtype.name, mesh] = params
-    told = published.raw_config, published.generation_config
+    told = published.raw_config, published.generation_config, published.sentence_files
     return _built(published.config, tokenizer, told, params=params, name=name, fingerprint=fingerprint)
 
 
@@ -256,13 +265,16 @@ def require_kind(name: str, config: Config, kind: str) -> None:
 def _built(
     config: Config,
     tokenizer: "PreTrainedTokenizerFast",
-    told: tuple[Mapping[str, Any], Mapping[str, Any]],
+    told: tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]],
     **parts: Any,
 ) -> Model:
-    """The model of a config's kind; `told` are its raw config and generation config."""
-    kind = _MODELS[type(config)]
-    if any(field.name == "stop_ids" for field in fields(kind)):
-        parts["stop_ids"] = stop_ids(*told, tokenizer)
+    """The model of a config's kind; `told` are its raw config, its generation config and its sentence files."""
+    kind, (raw, generation, sentence_files) = _MODELS[type(config)], told
+    names = {one.name for one in fields(kind)}
+    if "stop_ids" in names:
+        parts["stop_ids"] = stop_ids(raw, generation, tokenizer)
+    if "embedding" in names:
+        parts["embedding"] = parse_embedding(sentence_files)
     return kind(config=config, tokenizer=tokenizer, **parts)
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import huggingface_hub
 import jax
 import jax.numpy as jnp
 import pytest
@@ -16,7 +17,17 @@ from huggingface_hub import errors
 
 from ragjax import hub
 from ragjax.memory import check_models
-from ragjax.testing import byte_tokenizer, random_params, tiny_config, tiny_model, write_checkpoint
+from ragjax.models.embedding_config import EmbeddingConfig
+from ragjax.testing import (
+    byte_tokenizer,
+    encoder_tokenizer,
+    random_encoder_params,
+    random_params,
+    tiny_config,
+    tiny_encoder_config,
+    tiny_model,
+    write_checkpoint,
+)
 from ragjax.weights.convert import convert_model
 from ragjax.weights.download import fetch_small
 from tests.weights.gguf_files import write_gguf
@@ -147,6 +158,32 @@ def test_a_hub_name_is_fetched_with_only_the_files_it_needs(folder, tmp_path, mo
     assert hub.load("some-org/some-model").config == CONFIG
     assert asked["name"] == "some-org/some-model"
     assert not any(pattern.endswith((".bin", ".pth", ".gguf", "*")) for pattern in asked["allow_patterns"])
+
+
+def test_the_config_of_a_sentence_encoders_pooling_is_fetched_too(tmp_path, monkeypatch):
+    cfg = tiny_encoder_config(num_layers=1)
+    write_checkpoint(tmp_path, cfg, random_encoder_params(cfg), encoder_tokenizer())
+    kinds = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
+    modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds]
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    calls = []
+
+    def snapshot(name, allow_patterns, ignore_patterns):
+        calls.append(allow_patterns)
+        if filter_repo_objects(["1_Pooling/config.json"], allow_patterns, ignore_patterns):
+            (tmp_path / "1_Pooling").mkdir(exist_ok=True)
+            (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls"}')
+        return str(tmp_path)
+
+    def filter_repo_objects(items, allowed, ignored):
+        return list(huggingface_hub.utils.filter_repo_objects(items, allow_patterns=allowed, ignore_patterns=ignored))
+
+    monkeypatch.setenv("RAGJAX_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    assert hub.load("some-org/some-model").embedding == EmbeddingConfig("cls", normalize=True)
+    assert calls[1:] == [["1_Pooling/config.json"]]
+    hub.load("some-org/some-model")
+    assert len(calls) == 3
 
 
 def answer(kind, status=None, cause=None):

@@ -18,7 +18,14 @@ from typing import Any, BinaryIO
 from tqdm import tqdm
 
 from ragjax.compress.base import Budget, Compressor, describe
-from ragjax.compress.catalog import FAMILIES, SCORERS, check_settings, make_compressor, make_scorer
+from ragjax.compress.catalog import (
+    FAMILIES,
+    SCORERS,
+    check_scorer_settings,
+    check_settings,
+    make_compressor,
+    make_scorer,
+)
 from ragjax.compress.resume import Output, open_output
 from ragjax.compress.stream import BadRow, compress_stream, encode_line, has_failed, read_stream
 from ragjax.data.identity import json_hash
@@ -28,6 +35,8 @@ from ragjax.memory import check_models
 from ragjax.runtime import setup
 
 PROGRAM = "python -m ragjax.compress"
+OF_SCORER = "scorer."
+"""What the names of a scorer's settings begin with."""
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -44,7 +53,12 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--encoder", metavar="MODEL", help="the model of a bi_encoder or cross_encoder, and of recomp_extractive"
     )
     parser.add_argument(
-        "--set", action="extend", nargs="+", default=[], metavar="KEY=VALUE", help="other settings of the method"
+        "--set",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help=f"other settings of the method (most=2), and of its scorer ({OF_SCORER}k1=1.2)",
     )
     parser.add_argument("--data", metavar="FILE", help="the questions (default: standard input)")
     parser.add_argument("--out", metavar="FILE", help="write there, and go on where it ends (default: standard output)")
@@ -103,12 +117,23 @@ def named_models(arguments: argparse.Namespace) -> dict[str, tuple[str, str]]:
     return {role: own[role] for role in ("model", "target", "encoder") if role in roles}
 
 
-def build(arguments: argparse.Namespace, settings: Mapping[str, Any], tokenizer: Any) -> Compressor:
+def split_settings(arguments: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings of the method and those of its scorer. Raises ValueError, naming one that there is not."""
+    settings = parse_settings(arguments.set)
+    of_scorer = {name.removeprefix(OF_SCORER): settings.pop(name) for name in [*settings] if name.startswith(OF_SCORER)}
+    if of_scorer and not FAMILIES[arguments.method].scored:
+        raise ValueError(f"{arguments.method} takes no scorer: leave out {OF_SCORER}{next(iter(of_scorer))}")
+    return check_settings(arguments.method, settings), check_scorer_settings(arguments.scorer, of_scorer)
+
+
+def build(arguments: argparse.Namespace, tokenizer: Any) -> Compressor:
     """The compressor that the command line asks for; models are loaded once all of them are known to be there."""
+    settings, of_scorer = split_settings(arguments)
     named = named_models(arguments)
     check_models([(name, None, kind) for name, kind in named.values()])
     models = {role: load(name) for role, (name, _) in named.items()}
-    scorer = make_scorer(arguments.scorer, models.get("encoder")) if FAMILIES[arguments.method].scored else None
+    scored = FAMILIES[arguments.method].scored
+    scorer = make_scorer(arguments.scorer, models.get("encoder"), **of_scorer) if scored else None
     return make_compressor(arguments.method, tokenizer, models, scorer, **settings)
 
 
@@ -126,25 +151,21 @@ def run(arguments: argparse.Namespace, source: BinaryIO, sink: BinaryIO) -> int:
     """The command; its exit code."""
     if arguments.batch < 1:
         raise ValueError(f"--batch counts questions and is at least 1, got {arguments.batch}")
-    budget, settings = parse_budget(arguments.budget), parse_settings(arguments.set)
-    check_settings(arguments.method, settings)
+    budget = parse_budget(arguments.budget)
+    split_settings(arguments)
     named_models(arguments)
     rows = read_input(source, arguments.data or "standard input", arguments.lenient)
     setup()
     tokenizer = load_vocabulary(arguments.generator).tokenizer
-    compressor = build(arguments, settings, tokenizer)
+    compressor = build(arguments, tokenizer)
     output, failed = None, 0
-    if arguments.out is not None:
-        counted = json_hash(tokenizer.get_vocab())
-        defining = {
-            **describe(compressor),
-            "budget": arguments.budget,
-            "generator": counted,
-            "dtype": default_dtype().name,
-        }
-        output = open_output(Path(arguments.out), defining)
-        rows, failed = output.rest(rows), output.failed
-    with tqdm(unit="row", file=sys.stderr, disable=not sys.stderr.isatty()) as bar:
+    with ExitStack() as stack:
+        if arguments.out is not None:
+            counted = {"generator": json_hash(tokenizer.get_vocab()), "dtype": default_dtype().name}
+            defining = {**describe(compressor), "budget": arguments.budget, **counted}
+            output = stack.enter_context(open_output(Path(arguments.out), defining))
+            rows, failed = output.rest(rows), output.failed
+        bar = stack.enter_context(tqdm(unit="row", file=sys.stderr, disable=not sys.stderr.isatty()))
         for lines in compress_stream(compressor, rows, budget, arguments.batch):
             write(lines, output, sink)
             failed += sum(map(has_failed, lines))

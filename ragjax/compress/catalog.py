@@ -1,6 +1,6 @@
 """Compressors by the names that are typed: what each is made of, for programs that build them from words."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
 from types import UnionType
@@ -75,9 +75,7 @@ class Family:
     @property
     def settings(self) -> dict[str, Any]:
         """What can be typed for it, each with the type it takes."""
-        taken = {"tokenizer", "scorer", *self.models, *self.fixed}
-        every = signature(self.make).parameters.values()
-        return {one.name: one.annotation for one in every if one.name not in taken and _is_plain(one)}
+        return _settings_of(self.make, {"tokenizer", "scorer", *self.models, *self.fixed})
 
 
 _WRITES = {"compressor": "model"}
@@ -123,11 +121,14 @@ def make_compressor(
 
 
 def make_scorer(kind: str, encoder: Any = None, **settings: Any) -> Any:
-    """A scorer of one of `SCORERS`; those that are models take an encoder."""
-    if kind == "bm25":
-        return compressors.BM25(**settings)
-    make = compressors.BiEncoder if kind == "bi_encoder" else compressors.CrossEncoder
-    return make(model=encoder, **settings)
+    """A scorer of one of `SCORERS`; those that are models take an encoder. Raises as `check_scorer_settings` does."""
+    own = {} if kind == "bm25" else {"model": encoder}
+    return _make_of(kind)(**own, **check_scorer_settings(kind, settings))
+
+
+def check_scorer_settings(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as a scorer of one of `SCORERS` takes them. Raises as `check_settings` does."""
+    return _checked(kind, _settings_of(_make_of(kind), {"model"}), settings)
 
 
 def check_settings(method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,15 +137,28 @@ def check_settings(method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
       ValueError: for one that is none of the method's own, or of another type; names what it has or takes.
     """
-    own = FAMILIES[method].settings
+    return _checked(method, FAMILIES[method].settings, settings)
+
+
+def _make_of(kind: str) -> Callable[..., Any]:
+    return getattr(compressors, {"bm25": "BM25", "bi_encoder": "BiEncoder", "cross_encoder": "CrossEncoder"}[kind])
+
+
+def _settings_of(make: Callable[..., Any], taken: Collection[str]) -> dict[str, Any]:
+    """The arguments that can be typed, but for those `taken`, each with the type it takes."""
+    every = signature(make).parameters.values()
+    return {one.name: one.annotation for one in every if one.name not in taken and _is_plain(one)}
+
+
+def _checked(what: str, own: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     found = {}
     for name, value in settings.items():
         if name not in own:
-            raise ValueError(f"{method} has no setting {name!r}; it has {', '.join(own) or 'none'}")
+            raise ValueError(f"{what} has no setting {name!r}; it has {', '.join(own) or 'none'}")
         found[name] = tuple([value] if isinstance(value, str) else value) if _is_words(own[name], value) else value
         if not any(_is_of(kind, found[name]) for kind in _kinds(own[name])):
             taken = " or ".join(_WORD_OF[kind] for kind in _kinds(own[name]))
-            raise ValueError(f"{method}: {name} takes {taken}, got {value!r}")
+            raise ValueError(f"{what}: {name} takes {taken}, got {value!r}")
     return found
 
 

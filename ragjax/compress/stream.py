@@ -107,4 +107,4 @@ def has_failed(line: Line) -> bool:
 
 
 def _named(example: Example) -> dict[str, Any]:
-    return {"id": example.id, "content": content_hash(example, golds=False), "question": example.question}
+    return {"id": example.id, "content": content_hash(example, answers=False), "question": example.question}

@@ -11,13 +11,24 @@ from typing import Any
 
 import xxhash
 
-from ragjax.data.records import Example
+from ragjax.data.records import Document, Example
 
 
-def content_hash(example: Example, *, golds: bool = True) -> str:
-    """32 hex digits of the question, the documents (title and text) and, unless `golds` is False, the answers."""
-    documents = [[document.title, document.text] for document in example.documents]
-    return json_hash([example.question, documents, list(example.answers) if golds else None])
+def content_hash(example: Example, *, golds: bool = True, answers: bool = True) -> str:
+    """32 hex digits of the question, the documents (title, text and the sentences that they bring) and the golds.
+
+    `golds` = False leaves out answers, gold documents and gold sentences; `answers` = False the answers alone, which no
+    compressor sees.
+    """
+    parts: list[Any] = [example.question, _contents(example.documents)]
+    parts.append(list(example.answers) if golds and answers else None)
+    if golds and (example.gold_documents or example.gold_sentences):
+        parts.append([_contents(example.gold_documents), list(example.gold_sentences)])
+    return json_hash(parts)
+
+
+def _contents(documents: Iterable[Document]) -> list[list[Any]]:
+    return [[one.title, one.text, *([] if one.sentences is None else [list(one.sentences)])] for one in documents]
 
 
 def json_hash(value: Any) -> str:

@@ -36,33 +36,46 @@ def embed(
     model: Any,
     texts: Sequence[str],
     *,
-    pooling: str = "mean",
-    normalize: bool = True,
+    pooling: str | None = None,
+    normalize: bool | None = None,
     max_length: int | None = None,
+    prompt: str | None = None,
     batch: int = 32,
 ) -> Embeddings:
     """The vector of each text: its tokens' last states, special tokens' included, pooled.
 
+    What is None is as the model's own files state it for sentence-transformers (`Encoder.embedding`).
+
     Args:
       model: a `ragjax.Encoder`; a head that it has is not used.
-      pooling: "mean", "max", or "cls", the state of the first token.
-      normalize: give vectors of length 1, whose product is the cosine.
-      max_length: the most tokens of a text that are read, special ones included (default: all the model's positions).
+      pooling: "mean", "max", or "cls", the state of the first token (nothing stated: "mean").
+      normalize: give vectors of length 1, whose product is the cosine (nothing stated: yes).
+      max_length: the most tokens of a text that are read, special ones included (nothing stated: as many as the
+        tokenizer gives a text and the model has positions for).
+      prompt: what stands before each text (nothing stated: nothing).
 
     Raises:
-        ValueError: for a setting that cannot be, or naming the text that is none.
+        ValueError: for a setting that cannot be, given or stated, or naming the text that is none.
         NonFinite: naming the text whose vector is no number.
     """
+    stated, given = model.embedding, {"pooling": pooling, "max_length": max_length}
+    stated.require(model.name, {"similarity", *(name for name, value in given.items() if value is not None)})
+    pooling = stated.pooling if pooling is None else pooling
     if pooling not in POOLINGS:
         raise ValueError(f"pooling is one of {', '.join(POOLINGS)}, got {pooling!r}")
     frame = frame_of(model, 1)
-    room = room_of(model, frame, max_length)
-    found = tokenize(model, texts)
+    room = room_of(model, frame, _stated_length(model) if max_length is None else max_length)
+    found = tokenize(model, texts, prompt=stated.prompt if prompt is None else prompt)
     rows = [frame.row(number, ids[:room]) for number, ids in enumerate(found)]
     vectors = _stacked(read_rows(model, rows, pooling, batch), model.config.hidden_size)
-    if normalize:
+    if stated.normalize is not False if normalize is None else normalize:
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _TINY)
     return Embeddings(vectors, np.array([max(len(ids) - room, 0) for ids in found], np.int32))
+
+
+def _stated_length(model: Any) -> int:
+    """The most tokens of a text by the model's files; a limit beyond its positions is none."""
+    return min(model.embedding.max_length or model.tokenizer.model_max_length, model.config.max_positions)
 
 
 def classify(

@@ -102,8 +102,8 @@ def room_of(model: Any, frame: Frame, max_length: int | None) -> int:
     return length - frame.size
 
 
-def tokenize(model: Any, texts: Sequence[str], what: str = "text") -> list[tuple[int, ...]]:
-    """The ids of each text, without special tokens.
+def tokenize(model: Any, texts: Sequence[str], what: str = "text", prompt: str = "") -> list[tuple[int, ...]]:
+    """The ids of each text, the prompt before it, without special tokens.
 
     A spelling that the vocabulary knows as a special token alone (SentencePiece has such pieces) is the unknown
     token.
@@ -113,7 +113,7 @@ def tokenize(model: Any, texts: Sequence[str], what: str = "text") -> list[tuple
     """
     if not len(texts):
         return []
-    found = _encode(model, texts, what)
+    found = _encode(model, texts, what, prompt)
     return list(_as_text(model.tokenizer, found["input_ids"], what))
 
 
@@ -121,7 +121,7 @@ def tokenize_with_places(model: Any, texts: Sequence[str]) -> list[Tokens]:
     """The sub-words of each text with their places and words. Raises as `tokenize` does."""
     if not len(texts):
         return []
-    found = _encode(model, texts, "text", return_offsets_mapping=True)
+    found = _encode(model, texts, "text", "", return_offsets_mapping=True)
     rows = []
     for number, ids in enumerate(_as_text(model.tokenizer, found["input_ids"], "text")):
         words = np.array([-1 if word is None else word for word in found.word_ids(number)], int)
@@ -152,7 +152,7 @@ def trim(text: str, places: Int[np.ndarray, "T 2"]) -> Int[np.ndarray, "T 2"]:
     return np.stack([start, end], axis=1).astype(np.int32)
 
 
-def _encode(model: Any, texts: Sequence[str], what: str, **asked: bool) -> Any:
+def _encode(model: Any, texts: Sequence[str], what: str, prompt: str, **asked: bool) -> Any:
     if isinstance(texts, str):
         raise ValueError(f"{what}s are a list of strings, got the one string {texts!r}")
     for number, text in enumerate(texts):
@@ -163,7 +163,7 @@ def _encode(model: Any, texts: Sequence[str], what: str, **asked: bool) -> Any:
         except UnicodeEncodeError as error:
             raise ValueError(f"{what} {number} is no Unicode text: {error}") from None
     return model.tokenizer(
-        list(texts),
+        [prompt + text for text in texts],
         add_special_tokens=False,
         split_special_tokens=True,
         truncation=False,

@@ -10,9 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ragjax.models.embedding_config import SIMILARITIES
 from ragjax.retrieve.lexical import terms
-
-SIMILARITIES = ("cosine", "dot")
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,25 +73,37 @@ class BM25:
 class BiEncoder:
     """The similarity of two embeddings, the question's and the text's.
 
+    What is None is as the model's own files state it for sentence-transformers; so are the prompts before questions
+    and texts, the longest text and, for dot products, whether vectors have length 1.
+
     Args:
       model: an `Encoder`.
-      similarity: "cosine" (Sentence-BERT) or "dot" (Contriever).
+      similarity: "cosine" (Sentence-BERT; also where nothing is stated) or "dot" (Contriever).
       pooling: as in `ragjax.encode.embed`: "mean", "cls" or "max".
       batch: texts a batch.
+
+    Raises:
+      ValueError: for another similarity, or naming what the model's files state and is not supported.
     """
 
     model: Any
-    similarity: str = "cosine"
-    pooling: str = "mean"
+    similarity: str | None = None
+    pooling: str | None = None
     batch: int = 32
 
     def __post_init__(self) -> None:
-        if self.similarity not in SIMILARITIES:
+        if self.similarity not in (None, *SIMILARITIES):
             raise ValueError(f"similarity is one of {SIMILARITIES}, got {self.similarity!r}")
+        given = [name for name in ("similarity", "pooling") if getattr(self, name) is not None]
+        self.model.embedding.require(self.model.name, given)
 
     def score(self, questions: Sequence[str], texts: Sequence[Sequence[str]]) -> list[Scores]:
         """As `Scorer.score`; every distinct text is embedded once."""
-        place, found = self._embed([questions, *texts], normalize=self.similarity == "cosine")
+        stated = self.model.embedding
+        cosine = (self.similarity or stated.similarity or "cosine") == "cosine"
+        questions = [stated.query_prompt + question for question in questions]
+        texts = self._prompted(texts)
+        place, found = self._embed([questions, *texts], normalize=cosine or bool(stated.normalize))
         scores = []
         for question, own in zip(questions, texts, strict=True):
             asked, rows = place[question], [place[text] for text in own]
@@ -103,16 +114,21 @@ class BiEncoder:
 
     def similarities(self, texts: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """The cosines [n, n] of each list's n texts with each other."""
+        texts = self._prompted(texts)
         place, found = self._embed(texts, normalize=True)
         vectors = [found.vectors[[place[text] for text in own]] for own in texts]
         return [own @ own.T for own in vectors]
 
+    def _prompted(self, texts: Sequence[Sequence[str]]) -> list[list[str]]:
+        return [[self.model.embedding.document_prompt + text for text in own] for own in texts]
+
     def _embed(self, texts: Sequence[Sequence[str]], *, normalize: bool) -> tuple[dict[str, int], Any]:
-        """The row of each distinct text, and the embeddings."""
+        """The row of each distinct text, which has its prompt, and the embeddings."""
         from ragjax.encode import embed  # BM25 alone needs no JAX.
 
         place = {text: row for row, text in enumerate(dict.fromkeys(text for own in texts for text in own))}
-        return place, embed(self.model, list(place), pooling=self.pooling, normalize=normalize, batch=self.batch)
+        asked = {"pooling": self.pooling, "normalize": normalize, "prompt": "", "batch": self.batch}
+        return place, embed(self.model, list(place), **asked)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 MANIFEST = "ragjax.json"
+SENTENCE_FILES = "sentence_transformers"
+"""Where a manifest keeps the files that say how texts are embedded; the earliest ones have no such entry."""
 FORMAT = 1
 _PACKAGES = ("ragjax", "jax", "flax", "orbax-checkpoint", "numpy", "transformers", "safetensors", "gguf")
 _SLACK_BYTES = 1 << 20
@@ -44,7 +46,7 @@ def is_checkpoint(folder: str | os.PathLike) -> bool:
 
 
 def read_manifest(folder: str | os.PathLike) -> dict[str, Any]:
-    """The `ragjax.json` of a checkpoint: format, source, fingerprints, dtype, config, generation_config, versions.
+    """The `ragjax.json` of a checkpoint: what `save` was given of its provenance, format, dtype, sizes, versions.
 
     Raises:
         FileNotFoundError: if the folder is no finished checkpoint.
@@ -99,8 +101,8 @@ def save(
 ) -> epath.Path:
     """Write a checkpoint and return its folder.
 
-    `provenance` holds source, source_fingerprint, fingerprint, config and generation_config (raw dicts); dtype, sizes
-    and package versions are added.
+    `provenance` holds source, source_fingerprint, fingerprint, config, generation_config and `SENTENCE_FILES` (raw
+    dicts); dtype, sizes and package versions are added.
 
     Raises:
         FileExistsError: if the folder exists, unless `force` (which replaces a checkpoint, and nothing else).

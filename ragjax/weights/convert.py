@@ -85,6 +85,7 @@ def _provenance(source: str, published: Published, dtype: Any) -> dict[str, Any]
         "fingerprint": fingerprint_cast(fingerprint, dtype),
         "config": dict(published.raw_config),
         "generation_config": dict(published.generation_config),
+        checkpoint.SENTENCE_FILES: dict(published.sentence_files),
     }
 
 

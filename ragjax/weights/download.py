@@ -1,12 +1,16 @@
 """A model on the hub, brought into the local cache: weights, configs and tokenizer files, nothing else.
 
+Folders in it are left alone, but for the config of the pooling that a `modules.json` names.
+
 The weights are safetensors; only where a repository has none of a model, PyTorch's files are fetched.
 """
 
 import errno
+import json
 from collections.abc import Callable
 from pathlib import Path
 
+from ragjax.models.embedding_config import MODULES, pooling_files
 from ragjax.weights.safetensors_reader import SAFETENSORS
 
 _WANTED = ["*.safetensors", "*.json", "*.model", "*.jinja", "merges.txt", "vocab.txt"]
@@ -55,14 +59,28 @@ def fetch(name: str) -> Path:
     if folder is None or not _has_weights(folder):
         had = sorted(path.name for path in folder.iterdir()) if folder else []
         raise _refused(name, "no weights", had=f"only {', '.join(had)}" if had else "no file at all")
+    _fetch_pooling(name, folder)
     return folder
 
 
-def _snapshot(name: str, patterns: list[str]) -> Path | None:
+def _fetch_pooling(name: str, folder: Path) -> None:
+    """Fetch the config of the pooling that the model's `modules.json`, where it has one, names.
+
+    A broken `modules.json` is refused when the folder is opened.
+    """
+    try:
+        wanted = pooling_files(json.loads((folder / MODULES).read_text()))
+    except (FileNotFoundError, ValueError):
+        return
+    if not all((folder / path).is_file() for path in wanted):
+        _snapshot(name, wanted, unwanted=None)
+
+
+def _snapshot(name: str, patterns: list[str], unwanted: list[str] | None = _UNWANTED) -> Path | None:
     """The folder with the files of a hub model that the patterns name."""
     from huggingface_hub import snapshot_download
 
-    return _asked(name, lambda: snapshot_download(name, allow_patterns=patterns, ignore_patterns=_UNWANTED))
+    return _asked(name, lambda: snapshot_download(name, allow_patterns=patterns, ignore_patterns=unwanted))
 
 
 def _has_weights(folder: Path) -> bool:

@@ -3,7 +3,7 @@ one set of names."""
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 
 from ragjax.models.architectures import Config, abstract, parse_config
 from ragjax.models.config import with_vocab_size
+from ragjax.models.embedding_config import LIMITS, MODULES, PROMPTS, pooling_files
 from ragjax.sharding import place
 from ragjax.typing import PyTree
 from ragjax.weights.fingerprint import fingerprint_files
@@ -38,8 +39,8 @@ _FORMATS = (SAFETENSORS, TORCH)
 
 @dataclass(frozen=True)
 class Published:
-    """An opened model. `raw_config` is its config.json (or what a GGUF file says in its place); `files` are what it
-    is made of, by name."""
+    """An opened model. `raw_config` is its config.json (or what a GGUF file says in its place); `sentence_files` are
+    what `ragjax.models.embedding_config` reads, JSON by path; `files` are what it is made of, by name."""
 
     path: Path
     raw_config: Mapping[str, Any]
@@ -48,6 +49,7 @@ class Published:
     tensors: TensorSource
     load_tokenizer: Callable[[], "PreTrainedTokenizerFast"]
     files: Mapping[str, Path]
+    sentence_files: Mapping[str, Any] = field(default_factory=dict)
 
     def fingerprint(self) -> str:
         """Content hash of all its files: reads them whole, so ask once."""
@@ -105,7 +107,7 @@ def _open_folder(folder: Path) -> Published:
     indices = {form.index for form in _FORMATS}
     small = [path for pattern in _SMALL_FILES for path in folder.glob(pattern) if path.name not in indices]
     weights = [folder / name for name in weight_files(folder, form)]
-    generation = folder / "generation_config.json"
+    generation, sentence = folder / "generation_config.json", _sentence_files(folder)
     return Published(
         path=folder,
         raw_config=raw,
@@ -113,8 +115,22 @@ def _open_folder(folder: Path) -> Published:
         generation_config=_json(generation) if generation.is_file() else {},
         tensors=tensors,
         load_tokenizer=lambda: _folder_tokenizer(folder),
-        files={path.name: path for path in [*small, *weights]},
+        files={**{path.name: path for path in [*small, *weights]}, **sentence},
+        sentence_files={name: _read_json(path) if name == MODULES else _json(path) for name, path in sentence.items()},
     )
+
+
+def _sentence_files(folder: Path) -> dict[str, Path]:
+    """The files that say how texts are embedded, by their paths in the folder; none without `modules.json`."""
+    listed = folder / MODULES
+    if not listed.is_file():
+        return {}
+    modules = _read_json(listed)
+    try:
+        names = [MODULES, PROMPTS, *LIMITS, *pooling_files(modules)]
+    except ValueError as error:
+        raise ValueError(f"{listed}: {error}") from None
+    return {name: folder / name for name in names if (folder / name).is_file()}
 
 
 def _format_of(folder: Path) -> Format:
@@ -151,13 +167,17 @@ def _stated(raw: Mapping[str, Any], tensors: TensorSource) -> Mapping[str, Any]:
 
 
 def _json(path: epath.PathLike) -> dict[str, Any]:
-    try:
-        found = json.loads(epath.Path(path).read_text())
-    except ValueError as error:
-        raise ValueError(f"{path}: not JSON ({error})") from error
+    found = _read_json(path)
     if not isinstance(found, dict):
         raise ValueError(f"{path}: not a JSON object")
     return found
+
+
+def _read_json(path: epath.PathLike) -> Any:
+    try:
+        return json.loads(epath.Path(path).read_text())
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON ({error})") from error
 
 
 def _parsed(path: str | PathLike, raw: Mapping[str, Any]) -> Config:

@@ -5,15 +5,17 @@ import json
 import signal
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from ragjax.compress import __main__ as command
-from ragjax.compress.catalog import check_settings, make_compressor
-from ragjax.compress.resume import OutputRefused, open_output
+from ragjax.compress.catalog import check_settings, make_compressor, make_scorer
+from ragjax.compress.resume import Output, OutputRefused, open_output
 from ragjax.compress.stream import compress_stream
-from ragjax.data.records import Example
+from ragjax.data.records import Document, Example
 from ragjax.testing import byte_tokenizer, random_params, tiny_config, tiny_model, write_checkpoint
 from ragjax.testing_encoders import tiny_encoder
 
@@ -79,6 +81,10 @@ def test_a_budget_in_tokens_and_settings_of_the_method(call):
         (["--scorer", "bi_encoder"], "--scorer bi_encoder needs --encoder"),
         (["--set", "most=two"], "extract: most takes a whole number or null, got 'two'"),
         (["--set", "most=1.5"], "extract: most takes a whole number or null, got 1.5"),
+        (["--set", "scorer.k2=1"], "bm25 has no setting 'k2'; it has k1, b"),
+        (["--set", "scorer.k1=high"], "bm25: k1 takes a number, got 'high'"),
+        (["--scorer", "bi_encoder", "--set", "scorer.k1=1"], "no setting 'k1'; it has similarity, pooling, batch"),
+        (["--scorer", "cross_encoder", "--set", "scorer.b=1"], "cross_encoder has no setting 'b'; it has batch"),
         (["--set", "language=3"], "extract: language takes a word, got 3"),
         (["--model", "other"], "extract has no model of its own"),
         (["--encoder", "other"], "--encoder other is of no use: its --scorer is bm25"),
@@ -98,6 +104,7 @@ def test_mistakes_are_told_before_any_model_loads(call, monkeypatch, arguments, 
     ("method", "arguments", "told"),
     [
         ("prefix", ["--scorer", "bi_encoder", "--encoder", "other"], "prefix takes no scorer"),
+        ("prefix", ["--set", "scorer.k1=1"], "prefix takes no scorer: leave out scorer.k1"),
         ("prefix", ["--encoder", "other"], "--encoder other is of no use: prefix scores nothing with it"),
         ("recomp_extractive", [], "recomp_extractive needs --encoder"),
         ("recomp_extractive", ["--encoder", "other", "--set", "most=null"], "most takes a whole number, got None"),
@@ -118,6 +125,20 @@ def test_settings_reach_their_compressor_as_it_takes_them():
     assert check_settings("llmlingua2", {"keep": "digits", "threshold": 1}) == {"keep": ("digits",), "threshold": 1}
     assert check_settings("longllmlingua", {"keep": ["digits", "question"]}) == {"keep": ("digits", "question")}
     assert check_settings("favicomp", {"seed": None, "strict": True}) == {"seed": None, "strict": True}
+
+
+def test_settings_reach_their_scorer(call, tmp_path):
+    made = make_scorer("bi_encoder", tiny_encoder(), similarity="dot", pooling=None, batch=2)
+    assert (made.similarity, made.pooling, made.batch) == ("dot", None, 2)
+    row = {"question": "mill?", "docs": ["A mill.", "The mill by a mill at that mill is old.", "It is far."]}
+    arguments, out = ("--set", "most=1", "scorer.b=0"), str(tmp_path / "out.jsonl")
+    for k1, text in (("scorer.k1=2", row["docs"][1]), ("scorer.k1=0", row["docs"][0])):  # At 0 a word counts once.
+        _, lines, _ = call(*arguments, k1, given=json.dumps(row).encode())
+        assert lines[0]["text"] == text
+    assert call(*arguments, "--out", out)[0] == 0
+    code, _, said = call(*arguments, "scorer.k1=1", "--out", out)
+    assert code == 2
+    assert "scorer was {'k1': 1.5, 'b': 0} and is now {'k1': 1, 'b': 0}" in said
 
 
 def test_recomp_extractive_is_a_bi_encoder_by_dot_product():
@@ -217,12 +238,49 @@ def test_J03_other_settings_documents_or_files_are_refused(call, tmp_path):
     assert "mine.jsonl exists and has no mine.jsonl.settings.json beside it" in said
 
 
+def test_J03_other_sentences_or_gold_documents_are_another_question(call, tmp_path):
+    documents = ["Ada keeps the mill. It is old."]
+    row = {"id": "a", "question": "Who keeps the mill?", "docs": documents, "answers": ["Ada"]}
+    given = Example("a", row["question"], ("Ada",), (Document(documents[0]),))
+    cut = replace(given, documents=(Document(documents[0], sentences=("Ada keeps", " the mill. It is old.")),))
+    out = tmp_path / "out.jsonl"
+    assert call("--out", str(out), given=json.dumps(row).encode())[0] == 0
+    held = Output(out, {"a": json.loads(out.read_text())["content"]})
+    assert list(held.rest(iter([given, replace(given, answers=("Bo",))]))) == []
+    for other in (cut, replace(given, gold_documents=given.documents)):
+        with pytest.raises(OutputRefused, match="'a' was another question, or had other documents"):
+            list(held.rest(iter([other])))
+
+
 def test_J03_a_setting_that_is_no_longer_there_is_another(tmp_path):
     path = tmp_path / "out.jsonl"
-    open_output(path, {"family": "Extract", "most": 1})
-    assert open_output(path, {"most": 1, "family": "Extract"}).done == {}
-    with pytest.raises(OutputRefused, match="most was 1 and is now None"):
-        open_output(path, {"family": "Extract"})
+    with open_output(path, {"family": "Extract", "most": 1}) as output:
+        assert output.done == {}
+    with open_output(path, {"most": 1, "family": "Extract"}) as output:
+        assert output.done == {}
+    with (
+        pytest.raises(OutputRefused, match="most was 1 and is now None"),
+        open_output(path, {"family": "Extract"}),
+    ):
+        pytest.fail("it was opened")
+
+
+def test_J03_a_file_that_another_run_writes_is_refused(call, generator, tmp_path):
+    out = tmp_path / "out.jsonl"
+    with start(generator, "--batch", "1", "--out", str(out)) as process:
+        process.stdin.write(TEXT.splitlines(keepends=True)[0])
+        process.stdin.flush()
+        while not (out.exists() and out.stat().st_size):
+            assert process.poll() is None
+            time.sleep(0.05)
+        before = out.read_bytes()
+        code, _, said = call("--out", str(out))
+        assert (code, out.read_bytes()) == (2, before)
+        assert f"{out}: another run is writing it: wait for its end, or choose another file" in said
+        process.stdin.close()
+        assert process.wait(timeout=60) == 0
+    assert call("--out", str(out))[0] == 0
+    assert len(out.read_bytes().splitlines()) == 4
 
 
 def test_a_package_that_is_missing_is_no_rows_fault():

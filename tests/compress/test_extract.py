@@ -7,6 +7,7 @@ from transformers import AutoTokenizer
 from ragjax.compress.base import Budget, Unit, describe
 from ragjax.compress.extract import Extract, recomp_extractive
 from ragjax.data.records import Document, Example
+from ragjax.models.embedding_config import EmbeddingConfig
 from ragjax.retrieve.scorers import BM25
 from ragjax.retrieve.sentences import split_sentences
 from ragjax.testing import byte_tokenizer
@@ -98,7 +99,7 @@ def test_recomp_takes_so_many_sentences_by_the_dot_product():
     compressor = recomp_extractive(Fingerprinted(), tokenizer=BYTES, most=2)
     assert describe(compressor) == {
         "family": "Extract",
-        "scorer": {"model": "f1", "similarity": "dot", "pooling": "mean"},
+        "scorer": {"model": "f1", "similarity": "dot", "pooling": None},
         "most": 2,
         "language": "en",
     }
@@ -107,7 +108,7 @@ def test_recomp_takes_so_many_sentences_by_the_dot_product():
 
 
 class Fingerprinted:
-    fingerprint = "f1"
+    fingerprint, name, embedding = "f1", "tiny", EmbeddingConfig()
 
 
 def test_a_result_does_not_depend_on_the_others():

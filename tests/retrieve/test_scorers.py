@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ragjax.models.embedding_config import EmbeddingConfig
 from ragjax.retrieve.lexical import terms
 from ragjax.retrieve.scorers import BM25, BiEncoder, CrossEncoder
 
@@ -104,15 +105,18 @@ def encoders(monkeypatch) -> Calls:
     return calls
 
 
+PLAIN = SimpleNamespace(name="tiny", embedding=EmbeddingConfig())
+
+
 def classifier(*labels: str) -> SimpleNamespace:
     return SimpleNamespace(name="tiny", config=SimpleNamespace(labels=labels))
 
 
 def test_bi_encoder_embeds_distinct_texts_once(encoders):
-    scorer = BiEncoder(model=None, batch=7)
+    scorer = BiEncoder(model=PLAIN, batch=7)
     first, second = scorer.score(["a", "aab"], [["ab", "aab", "ab"], ["aabbbb"]])
     assert encoders.texts == [["a", "aab", "ab", "aabbbb"]]
-    assert encoders.settings == [{"pooling": "mean", "normalize": True, "batch": 7}]
+    assert encoders.settings == [{"pooling": None, "normalize": True, "prompt": "", "batch": 7}]
     assert np.allclose(first.values, [2**-0.5, 2 / 5**0.5, 2**-0.5])
     assert first.values[0] == first.values[2]
     assert np.allclose(second.values, [8 / (5 * 20) ** 0.5])
@@ -120,15 +124,15 @@ def test_bi_encoder_embeds_distinct_texts_once(encoders):
 
 
 def test_bi_encoder_of_contriever_takes_the_dot_product(encoders):
-    (found,) = BiEncoder(model=None, similarity="dot").score(["ab"], [["aaab", "", "c"]])
+    (found,) = BiEncoder(model=PLAIN, similarity="dot").score(["ab"], [["aaab", "", "c"]])
     assert found.values.tolist() == [4, 0, 0]
     assert not encoders.settings[0]["normalize"]
     with pytest.raises(ValueError, match="similarity is one of"):
-        BiEncoder(model=None, similarity="euclid")
+        BiEncoder(model=PLAIN, similarity="euclid")
 
 
 def test_bi_encoder_compares_texts_by_cosine(encoders):
-    one, none = BiEncoder(model=None, similarity="dot").similarities([["aa", "b", "ab"], []])
+    one, none = BiEncoder(model=PLAIN, similarity="dot").similarities([["aa", "b", "ab"], []])
     assert np.allclose(one, [[1, 0, 0.5**0.5], [0, 1, 0.5**0.5], [0.5**0.5, 0.5**0.5, 1]])
     assert none.shape == (0, 0)
 

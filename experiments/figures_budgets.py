@@ -58,7 +58,7 @@ def draw_family(axis: "Axes", results: Sequence[Result], methods: Mapping[str, S
     draw_levels(axis, results)
     for n, (title, of) in enumerate(methods.items()):
         draw_method(axis, title, of, COLOURS[n], 1 + _DODGE * (n - (len(methods) - 1) / 2))
-    axis.legend(fontsize=6.5, frameon=False, loc="best")
+    axis.legend(fontsize=6.5, framealpha=0.75, edgecolor="none", loc="best")
     label_lengths(axis)
 
 

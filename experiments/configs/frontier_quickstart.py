@@ -32,8 +32,12 @@ SAMPLES = (
 
 def every_family(base: Experiment) -> list[Experiment]:
     """The points of one sample."""
-    methods = ["prefix", "random_sentences", "rerank", "extract", "ecr", "longllmlingua", "zero_shot", "favicomp"]
-    return chain(without_budget(base, ["raw"]), at_budgets(base, method=methods))
+    copying = ["prefix", "random_sentences", "rerank", "extract", "ecr", "longllmlingua"]
+    return chain(
+        without_budget(base, ["raw"]),
+        at_budgets(base, method=[*copying, "zero_shot", "favicomp", "compact"]),
+        at_budgets(base, method=["xcompress"], candidates=[3]),
+    )
 
 
 POINTS = chain(*map(every_family, SAMPLES))

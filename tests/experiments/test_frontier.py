@@ -437,6 +437,10 @@ def test_the_published_frontier_names_its_models():
         "smollm2-135m-instruct",
         "all-minilm-l6-v2",
     }
+    assert {point.method for point in quick} > {"rerank", "extract", "ecr", "longllmlingua", "compact", "xcompress"}
+    papers = override(load_config(config_path("frontier_papers")).points, {})
+    assert {(point.dataset, point.budget) for point in papers} == {("qasper", None), ("qasper", 0.25), ("qasper", 0.1)}
+    assert len(papers) == 1 + 8 * 2
     assert "judge" in MODEL_FIELDS
 
 

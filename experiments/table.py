@@ -1,5 +1,7 @@
 """The table at the end of a run: one row a point, one column a metric, each with its interval."""
 
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +13,8 @@ from experiments.experiment import Experiment
 from experiments.published import Published, row_of
 from ragjax.data.files import LoadedExamples
 from ragjax.evals.run import Row
+
+_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 
 
 @dataclass(frozen=True)
@@ -90,8 +94,23 @@ def describe_counts(summary: Row) -> list[str]:
         shown = ", ".join(f"{label} {times}" for label, times in found.items() if times)
         if shown or name in ALWAYS_COUNTED:
             lines.append(f"rows {words}: {shown or 'none'}")
-    notes = sorted({note for point in summary["points"].values() for note in point["counts"]["notes"]})
-    return [*lines, *(f"note: {note}" for note in notes)]
+    notes = sum((Counter(point["counts"]["notes"]) for point in summary["points"].values()), Counter())
+    return [*lines, *describe_notes(notes)]
+
+
+def describe_notes(counts: Mapping[str, int]) -> list[str]:
+    """The notes with their numbers of rows; those that differ in numbers alone are one line, with the ranges."""
+    groups: dict[str, list[str]] = {}
+    for note in sorted(counts):
+        groups.setdefault(_NUMBER.sub("#", note), []).append(note)
+    return [f"note: {_merge(of)} (rows: {sum(counts[note] for note in of)})" for of in groups.values()]
+
+
+def _merge(notes: Sequence[str]) -> str:
+    columns = zip(*map(_NUMBER.findall, notes), strict=True)
+    orders = (sorted(set(column), key=lambda number: float(number.replace(",", ""))) for column in columns)
+    ranges = (order[0] if len(order) == 1 else f"{order[0]} to {order[-1]}" for order in orders)
+    return _NUMBER.sub(lambda _: next(ranges), notes[0])
 
 
 def describe_statuses(summary: Row) -> list[str]:

@@ -9,7 +9,7 @@ from rich.console import Console
 from experiments.evidence import decoding_shares, severity
 from experiments.experiment import Experiment
 from experiments.summary import choose_references, perplexity, speed, summarize
-from experiments.table import COLUMNS, describe_counts, describe_statuses, make_table
+from experiments.table import COLUMNS, describe_counts, describe_notes, describe_statuses, make_table
 
 
 def make_row(item, em=0.0, f1=0.0, point="p", hits=1.0, retrieved=10, compressed=5, nll=1.0, count=2, **changes):
@@ -137,7 +137,7 @@ def test_cuts_and_budgets_too_small_are_counted_and_told():
     told = describe_counts(summary)
     assert "rows with evidence cut at its limit: p 1" in told
     assert "rows with a budget that nothing fits: p 1" in told
-    assert "note: merged" in told
+    assert "note: merged (rows: 1)" in told
 
 
 def test_comparisons_are_paired_with_the_raw_documents():
@@ -157,3 +157,19 @@ def test_every_column_finds_its_interval():
     point = summarize([make_row("a")], [], {"p": "p"})["points"]["p"]
     for column in COLUMNS:
         assert {"value", "low", "high", "n"} <= set(column.find(point))
+
+
+def test_notes_that_differ_in_numbers_are_one_line():
+    notes = {
+        "left out 4 of 10 documents": 2,
+        "left out 12 of 10 documents": 1,
+        "cut at 0.5": 1,
+        "cut at 0.25": 3,
+        "b": 1,
+    }
+    assert describe_notes(notes) == [
+        "note: b (rows: 1)",
+        "note: cut at 0.25 to 0.5 (rows: 4)",
+        "note: left out 4 to 12 of 10 documents (rows: 3)",
+    ]
+    assert describe_notes({"1,024 tokens": 1, "9 tokens": 1}) == ["note: 9 to 1,024 tokens (rows: 2)"]

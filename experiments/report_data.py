@@ -166,7 +166,7 @@ def read_study(folder: str | os.PathLike, inspect: int = 50) -> FrontierStudy:
     """
     folder = epath.Path(folder)
     for name in ("summary.json", "items.jsonl", "sources.jsonl"):
-        listed = read_points(folder, name)
+        listed = read_points(folder, name, "study of citations")
     manifest, summary = (json.loads((folder / name).read_bytes()) for name in ("manifest.json", "summary.json"))
     order, sources = read_sources(folder / "sources.jsonl", inspect)
     tally = read_rows(folder / "items.jsonl", sources)

@@ -59,8 +59,8 @@ def read_summary(folder: str | os.PathLike) -> dict[str, Any]:
     return json.loads((epath.Path(folder) / "summary.json").read_bytes())
 
 
-def read_points(folder: str | os.PathLike, needed: str) -> list[Mapping[str, Any]]:
-    """The points that the manifest of a finished run lists: label, settings and hash of each.
+def read_points(folder: str | os.PathLike, needed: str, what: str = "run") -> list[Mapping[str, Any]]:
+    """The points that the manifest of a finished run lists: label, settings and hash of each; `what` names the run.
 
     Raises:
       FileNotFoundError: there is no manifest, or not the file `needed`.
@@ -68,7 +68,7 @@ def read_points(folder: str | os.PathLike, needed: str) -> list[Mapping[str, Any
     folder = epath.Path(folder)
     for name in ("manifest.json", needed):
         if not (folder / name).exists():
-            raise FileNotFoundError(f"{folder} holds no finished run: there is no {name}")
+            raise FileNotFoundError(f"{folder} holds no finished {what}: there is no {name}")
     return json.loads((folder / "manifest.json").read_bytes())["points"]
 
 

@@ -97,7 +97,7 @@ def judge_again(rows: Sequence[Row], sources: Mapping[str, Row], how: Judgement,
 
 def evaluate(folder: epath.Path, judgements: Sequence[Judgement], limit: int | None) -> list[Row]:
     """What each judgement makes of every point of a run."""
-    points = {point["hash"]: point["settings"] for point in read_points(folder, "summary.json")}
+    points = {point["hash"]: point["settings"] for point in read_points(folder, SOURCES, "study of citations")}
     rows, sources = read_rows(folder, limit), first_questions(folder, limit)
     evaluations = []
     for how in judgements:

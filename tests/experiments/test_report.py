@@ -440,7 +440,7 @@ def test_figures_that_are_no_more_go_and_nothing_else(tmp_path, monkeypatch):
 
 def test_what_is_no_study_of_citations_is_said(tmp_path, capsys):
     assert main([str(tmp_path / "nowhere")]) == 2
-    assert "holds no finished run: there is no manifest.json" in capsys.readouterr().err
+    assert "holds no finished study of citations: there is no manifest.json" in capsys.readouterr().err
     folder = write_study(tmp_path / "a", **TINY)
     (folder / "sources.jsonl").rename(folder / "moved")
     assert main([str(folder)]) == 2

@@ -81,13 +81,14 @@ def characters(example: Any) -> int:
 def as_item(example: Any, loaded: LoadedExamples) -> Item:
     """What identifies an example, and the columns that each of its rows repeats: its dataset and split among them.
 
-    Where the user named none, they are those that the row itself states.
+    Where the user named none, they are those that the row itself states. Gold documents do not count: only the points
+    of one method read them, and their rows are compared with the others'.
     """
     stated = {name: getattr(loaded, name) or example.meta.get(name) for name in ("dataset", "split")}
     source = {name: None if value is None else str(value) for name, value in stated.items()}
     paper = {"paper": example.meta["paper_id"]} if example.meta.get("paper_id") else {}
     columns = {"question": example.question, "answers": list(example.answers), **source, **paper}
-    return Item(example.id, content_hash(example), columns)
+    return Item(example.id, content_hash(example, golds=False), columns)
 
 
 def last_questions(points: Sequence[Experiment], loaded: LoadedExamples) -> dict[int, tuple[Any, ...]]:

@@ -155,7 +155,7 @@ def check_calibration(point: Experiment, loaded: LoadedExamples) -> None:
 
 def seen_content(point: Experiment, example: Example) -> str:
     """The hash of what a point's models see of an example."""
-    return content_hash(replace(example, documents=example.documents[: point.top_k]), golds=False)
+    return content_hash(replace(example, documents=example.documents[: point.top_k]), golds=False, answers=False)
 
 
 def load_source(

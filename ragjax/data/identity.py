@@ -17,11 +17,11 @@ from ragjax.data.records import Document, Example
 def content_hash(example: Example, *, golds: bool = True, answers: bool = True) -> str:
     """32 hex digits of the question, the documents (title, text and the sentences that they bring) and the golds.
 
-    `golds` = False leaves out answers, gold documents and gold sentences; `answers` = False the answers alone, which no
-    compressor sees.
+    `golds` = False leaves out gold documents and gold sentences, which few methods see, `answers` = False the answers,
+    which none sees.
     """
     parts: list[Any] = [example.question, _contents(example.documents)]
-    parts.append(list(example.answers) if golds and answers else None)
+    parts.append(list(example.answers) if answers else None)
     if golds and (example.gold_documents or example.gold_sentences):
         parts.append([_contents(example.gold_documents), list(example.gold_sentences)])
     return json_hash(parts)
@@ -61,7 +61,7 @@ class Names:
 
     def of(self, example: Example) -> str:
         """The id of the next example."""
-        base = example.id or content_hash(example, golds=False)
+        base = example.id or content_hash(example, golds=False, answers=False)
         self._seen[base] = self._seen.get(base, 0) + 1
         name = base if self._seen[base] == 1 else f"{base}#{self._seen[base]}"
         while name in self._taken:  # a user's own "a#2" beside two rows called "a"

@@ -231,7 +231,9 @@ class SwappedIds:
 
     def __call__(self, *args, **settings):
         found = dict(self._tokenizer(*args, **settings))
-        return found | {"input_ids": [int(self._swap[i]) for i in found["input_ids"]]}
+        ids = found["input_ids"]
+        nested = ids and isinstance(ids[0], list)
+        return found | {"input_ids": [self._swap[row].tolist() for row in ids] if nested else self._swap[ids].tolist()}
 
 
 def test_D11_bits_per_byte_stand_beside_the_perplexity(both):

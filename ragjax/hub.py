@@ -215,7 +215,7 @@ def _load_checkpoint(path: epath.Path, name: str, dtype: jnp.dtype, mesh: Mesh |
         params = checkpoint.restore(path, place(abstract(config, dtype), mesh))
     _loaded[weights, dtype.name, mesh] = params
     sentence_files = manifest.get(checkpoint.SENTENCE_FILES)
-    if sentence_files is None and getattr(config, "head", "none") is None:
+    if sentence_files is None and _MODELS[type(config)] is Encoder and config.head is None:
         LOG.warning("%s was converted without what sentence-transformers keeps beside a model; convert it anew", name)
     told = manifest["config"], manifest["generation_config"], sentence_files or {}
     fingerprint = checkpoint.fingerprint_of(path, manifest)

@@ -52,9 +52,6 @@ def _summaries() -> list[str]:
 
 def _their_states(oracle: torch.nn.Module, rows: list[list[int]]) -> list[np.ndarray]:
     """`hidden_states[-2]` [T, D] of each text in float64; the oracle is left as it was."""
-    threads = torch.get_num_threads()
-    # Texts this short are read no faster by more threads, and far slower on cores that others use.
-    torch.set_num_threads(1)
     # transformers refuses to cast what came from a GGUF file; its weights are plain float32 all the same.
     body = torch.nn.Module.double(oracle.model)
     try:
@@ -63,7 +60,6 @@ def _their_states(oracle: torch.nn.Module, rows: list[list[int]]) -> list[np.nda
         return [states.numpy() for states in read]
     finally:
         torch.nn.Module.float(body)
-        torch.set_num_threads(threads)
 
 
 def _their_subspace(weight: np.ndarray, squared: bool) -> tuple[int, np.ndarray, np.ndarray]:

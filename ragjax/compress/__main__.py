@@ -126,9 +126,10 @@ def split_settings(arguments: argparse.Namespace) -> tuple[dict[str, Any], dict[
     return check_settings(arguments.method, settings), check_scorer_settings(arguments.scorer, of_scorer)
 
 
-def build(arguments: argparse.Namespace, tokenizer: Any) -> Compressor:
+def build(
+    arguments: argparse.Namespace, settings: Mapping[str, Any], of_scorer: Mapping[str, Any], tokenizer: Any
+) -> Compressor:
     """The compressor that the command line asks for; models are loaded once all of them are known to be there."""
-    settings, of_scorer = split_settings(arguments)
     named = named_models(arguments)
     check_models([(name, None, kind) for name, kind in named.values()])
     models = {role: load(name) for role, (name, _) in named.items()}
@@ -151,13 +152,12 @@ def run(arguments: argparse.Namespace, source: BinaryIO, sink: BinaryIO) -> int:
     """The command; its exit code."""
     if arguments.batch < 1:
         raise ValueError(f"--batch counts questions and is at least 1, got {arguments.batch}")
-    budget = parse_budget(arguments.budget)
-    split_settings(arguments)
+    budget, (settings, of_scorer) = parse_budget(arguments.budget), split_settings(arguments)
     named_models(arguments)
     rows = read_input(source, arguments.data or "standard input", arguments.lenient)
     setup()
     tokenizer = load_vocabulary(arguments.generator).tokenizer
-    compressor = build(arguments, tokenizer)
+    compressor = build(arguments, settings, of_scorer, tokenizer)
     output, failed = None, 0
     with ExitStack() as stack:
         if arguments.out is not None:

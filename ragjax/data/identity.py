@@ -15,7 +15,7 @@ from ragjax.data.records import Document, Example
 
 
 def content_hash(example: Example, *, golds: bool = True, answers: bool = True) -> str:
-    """32 hex digits of the question, the documents (title, text and the sentences that they bring) and the golds.
+    """32 hex digits of the question, the documents (title, text and the sentences that they bring), answers and golds.
 
     `golds` = False leaves out gold documents and gold sentences, which few methods see, `answers` = False the answers,
     which none sees.

@@ -67,7 +67,7 @@ def encode_with_offsets(tokenizer: Any, text: str) -> tuple[tuple[int, ...], np.
 
 
 def encode_each_with_offsets(tokenizer: Any, texts: Sequence[str]) -> list[tuple[tuple[int, ...], np.ndarray]]:
-    """`encode_with_offsets` of each text, in one call: a fast tokenizer reads them on all cores."""
+    """Ids and offsets [T, 2] of each text, as `encode_with_offsets`; in one call, which may use all cores."""
     return [
         (ids, np.fromiter(chain.from_iterable(offsets), int, 2 * len(ids)).reshape(-1, 2))
         for ids, offsets in (

@@ -61,6 +61,7 @@ def embed(
     stated, given = model.embedding, {"pooling": pooling, "max_length": max_length}
     stated.require(model.name, {"similarity", *(name for name, value in given.items() if value is not None)})
     pooling = stated.pooling if pooling is None else pooling
+    normalize = stated.normalize is not False if normalize is None else normalize
     if pooling not in POOLINGS:
         raise ValueError(f"pooling is one of {', '.join(POOLINGS)}, got {pooling!r}")
     frame = frame_of(model, 1)
@@ -68,7 +69,7 @@ def embed(
     found = tokenize(model, texts, prompt=stated.prompt if prompt is None else prompt)
     rows = [frame.row(number, ids[:room]) for number, ids in enumerate(found)]
     vectors = _stacked(read_rows(model, rows, pooling, batch), model.config.hidden_size)
-    if stated.normalize is not False if normalize is None else normalize:
+    if normalize:
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _TINY)
     return Embeddings(vectors, np.array([max(len(ids) - room, 0) for ids in found], np.int32))
 

@@ -5,7 +5,7 @@ selector. Each stage (write, filter, draw, select) is charged to every point tha
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -116,13 +116,13 @@ class Choosing:
         how = {"selector": point.selector, "first_token": point.first_token}
         columns = {**evidence.columns, "choice": {**how, **choice_columns(one.choice)}}
         drawn = decoded_tokens(one.choice.candidates)
-        return Evidence(evidence.context, columns, one.choice.initial.decoded_tokens + drawn)
+        return replace(evidence, columns=columns, generated=one.choice.initial.decoded_tokens + drawn)
 
     def _candidate(self, draw: int, row: Sequence[Compressed], scores: Mapping[str, np.ndarray]) -> Evidence:
         evidence = as_evidence([row[draw]], self.count)
         mine = {name: finite(values[draw]) for name, values in scores.items()}
         columns = {**evidence.columns, "candidate": {"draw": draw, "scores": mine}}
-        return Evidence(evidence.context, columns, evidence.generated)
+        return replace(evidence, columns=columns)
 
 
 def needs(p: int, i: int, kept: Mapping[int, Kept]) -> bool:

@@ -349,6 +349,18 @@ def test_what_is_judged_again_has_the_sentences_that_its_documents_brought():
     assert again.sentences == split_sentences((document,))
 
 
+@pytest.mark.parametrize("method", ["xcompress", "candidate", "favicomp", "zero_shot"])
+def test_a_text_that_is_written_can_be_cited_however_it_was_chosen(workplace, library, method):
+    made = STUDY[: STUDY.index("POINTS")] + f"POINTS = [replace(BASE, method={method!r}, candidates=3)]\n"
+    (workplace / "study.py").write_text("from dataclasses import replace\n" + made)
+    main(["study.py"], library)
+    rows = rows_of(Path("results/study"), "").values()
+    assert rows
+    for row in rows:
+        assert [unit["text"] for unit in row["units"]] == [row["text"]]
+        assert row["citation"]["undeclared"] == 1
+
+
 def test_the_summary_has_the_frontier_and_the_pairs(results):
     summary = json.loads((results / "summary.json").read_text())
     assert (summary["judges"], summary["citers"], summary["excluded"]) == (["keywords"], ["model"], {})
